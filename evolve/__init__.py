@@ -1,0 +1,1 @@
+"""Evolutionary program search whose policy learns from its own archive."""

@@ -1,0 +1,1 @@
+"""Search problems that ship with the toolkit, one folder each."""

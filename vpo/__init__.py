@@ -1,0 +1,1 @@
+"""Vector Policy Optimization: learning from reward vectors, usable without the search."""
