@@ -1,0 +1,203 @@
+"""The ``evolve`` command: thin verbs over the library, one line for every error."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from evolve.errors import EvolveError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Evolutionary program search whose policy learns from its own archive.",
+)
+sandbox_app = typer.Typer(no_args_is_help=True, help="Look at the isolation of candidates.")
+app.add_typer(sandbox_app, name="sandbox")
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A shipped task's name or a folder.")]
+
+
+def main() -> NoReturn:
+    """Run the command line; a known error is one line on standard error and its exit code."""
+    try:
+        app(standalone_mode=True)
+    except EvolveError as error:
+        sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; the run can be resumed\n")
+        sys.exit(130)
+    sys.exit(0)
+
+
+@app.command()
+def run(
+    task: TaskName,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="A TOML file, see config.toml of a run.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Lay a value over it, repeatable."),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="pocket, mutate, smollm2 or hf:NAME_OR_PATH.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0)] = None,
+    evaluations: Annotated[
+        int | None, typer.Option(min=1, help="Candidates to evaluate in all.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Evaluating processes.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder, else one under runs/.")] = None,
+    allow_unsafe: Annotated[
+        bool, typer.Option(help="Run candidates even where they cannot be isolated.")
+    ] = False,
+) -> None:
+    """Start a campaign; Ctrl-C ends it cleanly, `evolve resume` goes on."""
+    from evolve.config import load_config
+    from evolve.launch import new_folder, start
+    from evolve.task import load_task, task_folders
+
+    layers = list(settings or [])
+    layers += [
+        f"{field}={value!r}" if isinstance(value, int) else f"{field}={value}"
+        for field, value in (
+            ("policy.name", policy),
+            ("budget.evaluations", evaluations),
+            ("sandbox.workers", workers),
+            ("sandbox.min_tier", "D" if allow_unsafe else None),
+        )
+        if value is not None
+    ]
+    name = task if task in task_folders() else str(load_task(task).folder)
+    settled = load_config(config, layers, task=name, seed=seed)
+    folder = out or new_folder(settled, Path("runs"))
+    if allow_unsafe:
+        _console().print(
+            "unsafe: model-written code may read, write and connect as you can", style="bold red"
+        )
+    _drive(lambda observer: start(settled, folder, observer), folder)
+
+
+@app.command()
+def resume(folder: RunFolder) -> None:
+    """Go on with a campaign that was stopped or killed."""
+    from evolve.launch import resume as resume_run
+
+    _drive(lambda observer: resume_run(folder, observer), folder)
+
+
+@app.command()
+def show(
+    folder: RunFolder,
+    program: Annotated[
+        int | None, typer.Argument(help="Program id; the best one by default.")
+    ] = None,
+) -> None:
+    """Show a program of a run with its rewards and its ancestry."""
+    from evolve.lineage import best_program
+    from evolve.showing import program_lines
+    from evolve.store import Store
+
+    with Store(folder) as store:
+        for line in program_lines(store, best_program(store) if program is None else program):
+            typer.echo(line)
+
+
+@app.command()
+def plot(
+    folder: RunFolder,
+    out: Annotated[Path | None, typer.Option(help="Where to, else RUN/plots.")] = None,
+) -> None:
+    """Draw the archive, the curves, the rewards and the lineage of the best program."""
+    from evolve.plots import plot_run
+
+    for path in plot_run(folder, out or folder / "plots"):
+        typer.echo(str(path))
+
+
+@app.command(name="ls")
+def list_runs(
+    root: Annotated[Path, typer.Argument(help="Folder with runs somewhere below it.")] = Path(
+        "runs"
+    ),
+) -> None:
+    """List the runs below a folder."""
+    from evolve.showing import run_lines
+
+    for line in run_lines(root):
+        typer.echo(line)
+
+
+@app.command()
+def new(name: Annotated[str, typer.Argument(metavar="NAME", help="Folder to make.")]) -> None:
+    """Write the skeleton of a task that runs as it is."""
+    from evolve.scaffold import write_task
+
+    for path in write_task(Path(name)):
+        typer.echo(str(path))
+
+
+@app.command()
+def check(
+    task: Annotated[
+        str | None, typer.Argument(metavar="TASK", help="A shipped task's name or a folder.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Check every shipped task.")] = False,
+) -> None:
+    """Run a task's starting program and say what its judge sees, or what is wrong."""
+    from evolve.check import check_task, report_lines
+    from evolve.task import load_task, task_folders
+
+    if (task is None) != every:
+        raise typer.BadParameter("name a task, or give --all")
+    for name in task_folders() if task is None else [task]:
+        for line in report_lines(check_task(load_task(name))):
+            typer.echo(line)
+
+
+@app.command()
+def tasks() -> None:
+    """List the tasks that ship with the toolkit."""
+    from evolve.showing import task_lines
+
+    for line in task_lines():
+        typer.echo(line)
+
+
+@sandbox_app.command(name="check")
+def sandbox_check() -> None:
+    """Probe the isolation that this machine gives, and attack it a little."""
+    from evolve.sandbox import quick_check
+
+    for line in quick_check():
+        typer.echo(line)
+
+
+def _console():  # type: ignore[no-untyped-def]  # rich is slow to import
+    from rich.console import Console
+
+    return Console()
+
+
+def _drive(go, folder: Path) -> None:  # type: ignore[no-untyped-def]
+    from evolve.plots import plot_run
+    from evolve.progress import ConsoleObserver
+    from evolve.showing import outcome_lines
+    from evolve.store import Store
+
+    console = _console()
+    with ConsoleObserver(console) as observer:
+        go(observer)
+    with Store(folder) as store:
+        lines = outcome_lines(store)
+    for line in [*observer.summary(), *lines]:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for path in plot_run(folder, folder / "plots"):
+        console.print(str(path), markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,207 @@
+"""The configuration of a run: one frozen tree, complete, checked and written back as TOML."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evolve.errors import ConfigError
+
+Positive = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+PositiveFloat = Annotated[float, Field(gt=0.0)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Budget(_Section):
+    """When a run ends: at whichever bound is reached first."""
+
+    #: Candidates evaluated in the sandbox, the starting program not counted.
+    evaluations: Positive = 2000
+    #: Wall-clock seconds over all sessions of the run; checked between rounds.
+    wall_s: PositiveFloat | None = None
+
+
+class Search(_Section):
+    """How a round is made and what the archive keeps."""
+
+    #: Prompts in a round; each shows one parent.
+    prompts: Positive = 16
+    #: Rollouts (completions) of each prompt: the group size of the policy update.
+    rollouts: Positive = 8
+    #: Answers asked for in one completion.
+    answers: Positive = 3
+    #: Programs from other cells offered to the policy beside the parent.
+    inspirations: Count = 1
+    #: Sub-populations with the same cells; they exchange champions.
+    islands: Positive = 1
+    #: Rounds between two exchanges.
+    migrate_every: Positive = 5
+    #: Weight vectors drawn from Dir(alpha) for the champions of a cell.
+    bank: Count = 32
+    #: Concentration of the Dirichlet law, shared by archive, selection and training.
+    alpha: PositiveFloat = 1.0
+    #: Cells: the grid of the task's bins, or a centroidal Voronoi tessellation.
+    cells: Literal["grid", "cvt"] = "grid"
+    #: Number of cells of the tessellation; a grid takes its bins from the task.
+    cvt_cells: Positive = 256
+    #: Shares of the three parent selections; they are normalised.
+    dirichlet: Share = 0.5
+    lexicase: Share = 0.3
+    uniform: Share = 0.2
+
+
+class PolicyConfig(_Section):
+    """Who proposes the edits."""
+
+    #: ``pocket``, ``mutate``, ``smollm2`` or ``hf:NAME_OR_PATH``.
+    name: str = "pocket"
+    #: Sampling temperature.
+    temperature: PositiveFloat = 1.0
+    #: Tokens in one completion at most.
+    max_new_tokens: Positive = 160
+    #: Rank of the LoRA adapters.
+    lora_rank: Positive = 16
+
+
+class Training(_Section):
+    """How the policy learns from the rewards of its own rollouts."""
+
+    #: Rounds between two updates; 0 leaves the policy frozen.
+    every: Count = 2
+    #: Advantage estimator, see ``vpo.advantages``.
+    method: str = "vpo"
+    #: One advantage a rollout (as published), or the reward-to-go of each answer.
+    credit: Literal["rollout", "prefix"] = "prefix"
+    #: Judge a set of answers by its gain over the parents in the prompt.
+    gain: bool = True
+    #: Share of the plain set utility mixed into the gain, so that failing groups still rank.
+    shaping: Share = 0.1
+    #: Step size of AdamW.
+    learning_rate: PositiveFloat = 1e-3
+    #: Passes over the rollouts in one update.
+    epochs: Positive = 1
+    #: Rollouts in one optimiser step.
+    batch: Positive = 64
+    #: Weight of the divergence from the initial policy.
+    kl: Annotated[float, Field(ge=0.0)] = 1e-2
+
+
+class SandboxConfig(_Section):
+    """Where candidates run."""
+
+    #: Processes that evaluate candidates.
+    workers: Positive = 2
+    #: Weakest isolation that the run accepts, ``A`` (strongest) to ``D``.
+    min_tier: Literal["A", "B", "C", "D"] = "B"
+
+
+class Config(_Section):
+    """Everything that a run depends on beside the versions of the code."""
+
+    task: str
+    seed: Count = 0
+    budget: Budget = Budget()
+    search: Search = Search()
+    policy: PolicyConfig = PolicyConfig()
+    training: Training = Training()
+    sandbox: SandboxConfig = SandboxConfig()
+
+
+def load_config(path: Path | None, settings: Iterable[str] = (), **top: Any) -> Config:
+    """Return the configuration of a TOML file with ``settings`` laid over it.
+
+    Args:
+        path: The file, or None for the defaults.
+        settings: Strings like ``search.prompts=8``; the value is read as TOML, else as text.
+        top: Top-level fields that win over the file when not None.
+
+    Raises:
+        ConfigError: One line with the file, the field, the value and what is allowed.
+    """
+    tree: dict[str, Any] = {}
+    origin = "configuration"
+    if path is not None:
+        origin = str(path)
+        tree = _read_toml(path)
+    for setting in settings:
+        _lay_over(tree, setting)
+    tree.update({key: value for key, value in top.items() if value is not None})
+    return _validate(tree, origin)
+
+
+def dump_config(config: Config) -> str:
+    """Return the configuration as TOML that :func:`load_config` reads back to an equal object."""
+    tree = config.model_dump(mode="json")
+    sections = {key: value for key, value in tree.items() if isinstance(value, dict)}
+    lines = [_assign(key, value) for key, value in tree.items() if key not in sections]
+    for name, fields in sections.items():
+        lines += ["", f"[{name}]"]
+        lines += [_assign(key, value) for key, value in fields.items() if value is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _assign(key: str, value: object) -> str:
+    # JSON scalars are TOML scalars but for two: TOML has no surrogate pairs, and refuses a bare DEL.
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return f"{key} = {text}"
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, IsADirectoryError):
+        raise ConfigError(f"{path}: no such configuration file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+
+
+def _lay_over(tree: dict[str, Any], setting: str) -> None:
+    key, sign, text = setting.partition("=")
+    if not sign or not key.strip():
+        raise ConfigError(f"--set {setting!r}: a field and a value like search.prompts=8 is needed")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *sections, leaf = key.strip().split(".")
+    for section in sections:
+        tree = tree.setdefault(section, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"--set {setting!r}: {section!r} is a value, not a section")
+    tree[leaf] = value
+
+
+def _validate(tree: dict[str, Any], origin: str) -> Config:
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise ConfigError(
+                f"{origin}: unknown field {field!r}; allowed there: {_siblings(first['loc'])}"
+            ) from None
+        if first["type"] == "missing":
+            raise ConfigError(f"{origin}: field {field!r} is missing") from None
+        raise ConfigError(
+            f"{origin}: {field} = {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}"
+        ) from None
+
+
+def _siblings(location: tuple[int | str, ...]) -> str:
+    model: type[BaseModel] = Config
+    for part in location[:-1]:
+        annotation = model.model_fields[str(part)].annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            model = annotation
+    return ", ".join(model.model_fields)

@@ -1,0 +1,113 @@
+"""Opening a run: from a configuration or a folder to a campaign whose parts are all there.
+
+Everything that can be wrong with a task, a policy or the sandbox is found here, before the first
+round, and nothing is left behind when it is.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+from evolve.campaign import Campaign, Learner, Observer
+from evolve.config import Config, dump_config, load_config
+from evolve.errors import StoreError
+from evolve.evaluate import Evaluation, evaluate
+from evolve.policy import Policy, ScriptedPolicy, check_name
+from evolve.sandbox import Pool
+from evolve.state import SearchState
+from evolve.store import Store
+from evolve.task import load_task
+
+
+def new_folder(config: Config, root: Path) -> Path:
+    """Return a folder for a run that does not exist yet: root/task/time-policy-seed."""
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    policy = "".join(c if c.isalnum() else "-" for c in config.policy.name)
+    folder = root / Path(config.task).name / f"{stamp}-{policy}-s{config.seed}"
+    tries = 1
+    while folder.exists():
+        tries += 1
+        folder = folder.with_name(f"{stamp}-{policy}-s{config.seed}-{tries}")
+    return folder
+
+
+def start(config: Config, folder: Path, observer: Observer) -> SearchState:
+    """Run a new campaign in ``folder`` until its budget is used up or it is stopped.
+
+    Raises:
+        EvolveError: If any part of it cannot be opened; the folder is then not made.
+    """
+    return _run(config, folder, observer, fresh=True)
+
+
+def resume(folder: Path, observer: Observer) -> SearchState:
+    """Go on with the campaign of a run folder.
+
+    Raises:
+        EvolveError: If the folder holds no run or a part of it cannot be opened.
+    """
+    if not (folder / "run.db").is_file():
+        raise StoreError(f"{folder}: no run.db, so this is not a run folder")
+    return _run(load_config(folder / "config.toml"), folder, observer, fresh=False)
+
+
+def _run(config: Config, folder: Path, observer: Observer, fresh: bool) -> SearchState:
+    task = load_task(config.task)
+    policy, learner = open_policy(config, folder)
+    with Pool(
+        task.runner,
+        task.preload,
+        task.limits,
+        workers=config.sandbox.workers,
+        min_tier=config.sandbox.min_tier,
+    ) as pool:
+
+        def judge(source: str) -> Evaluation:
+            return evaluate(task, source, pool)
+
+        with Store(folder, "create" if fresh else "write") as store:
+            if fresh:
+                (folder / "config.toml").write_text(dump_config(config), encoding="utf-8")
+            if learner is not None:
+                active = [version for version in store.versions() if version.active]
+                learner.load(active[-1].version if active else 0)
+            campaign = Campaign(task, config, store, policy, judge, observer, learner)
+            with _interrupts(campaign):
+                return campaign.run()
+
+
+def open_policy(config: Config, folder: Path) -> tuple[Policy, Learner | None]:
+    """Return the policy of a configuration and what trains it, None for one without a model.
+
+    Raises:
+        ConfigError: If no policy has that name.
+        PolicyError: If its model cannot be loaded.
+    """
+    check_name(config.policy.name)
+    if config.policy.name == "mutate":
+        return ScriptedPolicy(), None
+    # Here and not above: it loads torch.
+    from evolve.learning import open_model
+
+    return open_model(config, folder)
+
+
+@contextmanager
+def _interrupts(campaign: Campaign) -> Iterator[None]:
+    """Let the first Ctrl-C end the run after the candidates in flight, the second at once."""
+
+    def first(_signal: int, _frame: FrameType | None) -> None:
+        campaign.stop()
+        signal.signal(signal.SIGINT, before)
+        campaign.observer.on_event("stopping", "ending after the candidates in flight")
+
+    before = signal.signal(signal.SIGINT, first)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,109 @@
+"""Runs and tasks in plain lines, for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from evolve.config import load_config
+from evolve.errors import EvolveError, StoreError
+from evolve.lineage import Step, ancestry, best_program, changes
+from evolve.sandbox.text import printable
+from evolve.store import Store
+from evolve.task import Task, load_task, task_folders
+
+
+def program_lines(store: Store, program: int) -> Iterator[str]:
+    """Yield a program with its rewards, its descriptors and how it came to be."""
+    task = load_task(load_config(store.folder / "config.toml").task)
+    steps = ancestry(store, program)
+    step = steps[-1]
+    yield f"program {program}, mean reward {step.mean:.4f}, {step.verdict.status}"
+    yield from _reward_lines(task, step, steps[0])
+    for axis, value in zip(task.descriptors, step.verdict.descriptors or (), strict=False):
+        yield f"  {axis.name:24s} {value:12.6g} {axis.unit}"
+    yield ""
+    yield from printable(step.candidate.source or "").splitlines()
+    yield ""
+    yield f"ancestry, {len(steps) - 1} edits:"
+    for before, after in zip([None, *steps], steps, strict=False):
+        yield from _step_lines(before, after)
+
+
+def outcome_lines(store: Store) -> Iterator[str]:
+    """Yield what a run reached: its best program against the starting one."""
+    rounds = store.rounds()
+    if not rounds:
+        yield f"{store.folder}: stopped before the first round was closed"
+        return
+    last = rounds[-1]
+    steps = ancestry(store, best_program(store))
+    task = load_task(load_config(store.folder / "config.toml").task)
+    yield (
+        f"best program {steps[-1].candidate.id}: mean reward {steps[-1].mean:.4f}, "
+        f"the starting program has {steps[0].mean:.4f}"
+    )
+    yield from _reward_lines(task, steps[-1], steps[0])
+    versions = store.versions()
+    kept = sum(version.active for version in versions)
+    yield (
+        f"{last['evaluations']} evaluated in {len(rounds)} rounds, {last['programs']} programs "
+        f"in the archive, coverage {last['coverage']:.1%}, QD-score {last['qd_score']:.3f}, "
+        f"{len(versions)} policy updates ({kept} kept)"
+    )
+    yield f"run folder: {store.folder}"
+
+
+def run_lines(root: Path) -> Iterator[str]:
+    """Yield a line for every run below a folder.
+
+    Raises:
+        StoreError: If there is none.
+    """
+    found = sorted(path.parent for path in root.glob("**/run.db"))
+    if not found:
+        raise StoreError(f"{root}: no runs below this folder")
+    for folder in found:
+        try:
+            with Store(folder) as store:
+                rounds = store.rounds()
+        except EvolveError as error:
+            yield f"{folder}  unreadable: {error}"
+            continue
+        last = rounds[-1] if rounds else {"evaluations": 0, "best_mean": 0.0, "coverage": 0.0}
+        yield (
+            f"{folder}  {len(rounds)} rounds  {last['evaluations']} evaluated  "
+            f"best {last['best_mean']:.4f}  coverage {last['coverage']:.1%}"
+        )
+
+
+def task_lines() -> Iterator[str]:
+    """Yield a line for every shipped task: its name, k, what is known to be best."""
+    for name in task_folders():
+        task = load_task(name)
+        best = ", ".join(f"{key} {value:.10g}" for key, (value, _) in task.best_known.items())
+        yield f"{name:24s} k={task.k:<3d} best known: {best or 'not stated'}"
+
+
+def _reward_lines(task: Task, step: Step, seed: Step) -> Iterator[str]:
+    rewards = zip(
+        task.objectives, step.verdict.rewards or (), seed.verdict.rewards or (), strict=False
+    )
+    for objective, now, before in rewards:
+        raw = step.verdict.raw.get(objective.name)
+        shown = "" if raw is None else f"{raw:.8g} {objective.unit}"
+        known = task.best_known.get(objective.name)
+        best = "" if known is None else f"  best known {known[0]:.10g}"
+        yield f"  {objective.name:24s} reward {now:.4f} (start {before:.4f})  {shown}{best}"
+
+
+def _step_lines(before: Step | None, step: Step) -> Iterator[str]:
+    if before is None:
+        yield f"  {step.candidate.id:6d}  {step.mean:.4f}  starting program"
+        return
+    yield (
+        f"  {step.candidate.id:6d}  {step.mean:.4f}  {step.mean - before.mean:+.4f}  "
+        f"round {step.round}, policy v{step.version}, {step.candidate.operator}"
+    )
+    for line in changes(before.candidate.source or "", step.candidate.source or ""):
+        yield f"          {printable(line)}"
