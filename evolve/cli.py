@@ -201,3 +201,6 @@ def _drive(go, folder: Path) -> None:  # type: ignore[no-untyped-def]
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     for path in plot_run(folder, folder / "plots"):
         console.print(str(path), markup=False, highlight=False, soft_wrap=True)
+    if observer.interrupted:
+        console.print(f"stopped; go on with: evolve resume {folder}", markup=False, soft_wrap=True)
+        raise typer.Exit(130)

@@ -49,6 +49,7 @@ class ConsoleObserver:
     """Shows a campaign on a console; use it as a context manager."""
 
     console: Console
+    interrupted: bool = field(default=False, init=False)
     _config: Config = field(init=False)
     _tallies: dict[int, VersionTally] = field(
         default_factory=lambda: defaultdict(VersionTally), init=False
@@ -118,6 +119,7 @@ class ConsoleObserver:
 
     def on_event(self, kind: str, text: str) -> None:
         """Say what happened."""
+        self.interrupted |= kind == "stopping"
         self._say(f"{kind}: {text}")
 
     def summary(self) -> list[str]:

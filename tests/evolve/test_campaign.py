@@ -1,0 +1,116 @@
+"""A campaign ends the same whatever the number of workers and however often it is killed."""
+
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from evolve.config import load_config
+from evolve.state import restore_state
+from evolve.store import Store
+from evolve.task import load_task
+
+SMALL = ("--set", "search.prompts=6", "--set", "search.rollouts=2", "--policy", "mutate")
+
+
+def state_of(folder):
+    config = load_config(folder / "config.toml")
+    with Store(folder) as store:
+        return restore_state(store, load_task(config.task), config.search, config.seed)
+
+
+def digest(folder):
+    return [archive.digest() for archive in state_of(folder).islands]
+
+
+def evaluated(folder):
+    with Store(folder) as store:
+        return {record.candidate for record in store.evaluations()}
+
+
+@pytest.fixture
+def undisturbed(toy_task, command, tmp_path):
+    folder = tmp_path / "undisturbed"
+    command("run", toy_task, *SMALL, "--evaluations", 150, "--workers", 1, "--out", folder)
+    return folder
+
+
+def test_one_and_two_workers_give_the_same_archive(undisturbed, toy_task, command, tmp_path):
+    folder = tmp_path / "two"
+    command("run", toy_task, *SMALL, "--evaluations", 150, "--workers", 2, "--out", folder)
+    assert digest(folder) == digest(undisturbed)
+    assert evaluated(folder) == evaluated(undisturbed)
+
+
+def test_another_seed_gives_another_archive(undisturbed, toy_task, command, tmp_path):
+    folder = tmp_path / "other"
+    command("run", toy_task, *SMALL, "--evaluations", 150, "--seed", 1, "--out", folder)
+    assert digest(folder) != digest(undisturbed)
+
+
+def test_the_budget_is_met_exactly_and_the_best_program_is_better(undisturbed):
+    assert len(evaluated(undisturbed)) == 150 + 1
+    state = state_of(undisturbed)
+    best, seed = state.best(), state.programs[0]
+    assert sum(best.rewards) > sum(seed.rewards)
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes_to_the_same_archive(undisturbed, toy_task, command, tmp_path):
+    delays = np.random.default_rng(0).uniform(0.3, 2.5, 6)
+    folder = tmp_path / "killed"
+    process = command.start(
+        "run", toy_task, *SMALL, "--evaluations", 150, "--workers", 2, "--out", folder
+    )
+    seen = set()
+    for delay in delays:
+        time.sleep(delay)
+        process.kill()
+        process.communicate()
+        if not (folder / "run.db").is_file():
+            process = command.start(
+                "run", toy_task, *SMALL, "--evaluations", 150, "--workers", 2, "--out", folder
+            )
+            continue
+        now = evaluated(folder)
+        assert seen <= now, "a committed verdict was lost"
+        seen = now
+        process = command.start("resume", folder)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    assert digest(folder) == digest(undisturbed)
+    assert evaluated(folder) == evaluated(undisturbed)
+
+
+def test_ctrl_c_ends_cleanly_and_the_run_goes_on(undisturbed, toy_task, command, tmp_path):
+    folder = tmp_path / "stopped"
+    process = command.start(
+        "run", toy_task, *SMALL, "--evaluations", 150, "--workers", 2, "--out", folder
+    )
+    while process.poll() is None and not (folder / "run.db").is_file():
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, out + err
+    assert f"evolve resume {folder}" in out.replace("\n", "")
+    command("resume", folder)
+    assert digest(folder) == digest(undisturbed)
+
+
+def test_a_second_campaign_on_the_same_folder_is_refused(undisturbed, toy_task, command):
+    with Store(undisturbed, "write"):
+        refused = command("resume", undisturbed, code=2)
+    assert "another process is running this campaign" in refused.stderr
+    refused = command("run", toy_task, *SMALL, "--out", undisturbed, code=2)
+    assert "holds a run already" in refused.stderr
+
+
+def test_islands_exchange_champions(toy_task, command, tmp_path):
+    folder = tmp_path / "islands"
+    islands = ("--set", "search.islands=2", "--set", "search.migrate_every=2")
+    command("run", toy_task, *SMALL, *islands, "--evaluations", 120, "--out", folder)
+    state = state_of(folder)
+    first, second = (set(archive.ids()) for archive in state.islands)
+    assert (first & second) - {0}
