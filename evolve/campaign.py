@@ -19,8 +19,8 @@ from evolve.config import Config
 from evolve.errors import PolicyError, TaskError
 from evolve.evaluate import Evaluation
 from evolve.policy import Policy
-from evolve.program import checked
-from evolve.records import EVALUATE, Candidate, EvaluationRecord, VersionRecord
+from evolve.program import check
+from evolve.records import EVALUATE, JUDGE_ERROR, Candidate, EvaluationRecord, VersionRecord
 from evolve.rounds import propose
 from evolve.state import SearchState, empty_state, migrates, restore_state
 from evolve.store import Store
@@ -30,6 +30,9 @@ Evaluate = Callable[[str], Evaluation]
 
 #: Rounds in a row without a candidate to evaluate after which a run gives up.
 IDLE_ROUNDS = 25
+
+#: Candidates in a row on which the judge raises after which a run gives up.
+JUDGE_ERRORS = 20
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,7 @@ class Campaign:
     state: SearchState = field(init=False)
     _stop: bool = field(default=False, init=False)
     _idle: int = field(default=0, init=False)
+    _judge_errors: int = field(default=0, init=False)
 
     def stop(self) -> None:
         """End the run after the candidates in flight; it can be resumed."""
@@ -149,12 +153,11 @@ class Campaign:
         """Run until the budget is used up or :meth:`stop` is called; return the final state.
 
         Raises:
-            TaskError: If the starting program fails or the judge raises.
+            TaskError: If the judge raises on one candidate after another.
+            PolicyError: If the policy proposes nothing that can be evaluated.
         """
         started = time.monotonic()
         config = self.config
-        if self.store.last_id("candidates") < 0:
-            self._plant()
         self.state = restore_state(self.store, self.task, config.search, config.seed)
         rounds = self.store.rounds()
         spent = sum(entry["elapsed_s"] for entry in rounds)
@@ -172,23 +175,6 @@ class Campaign:
                 self._check_alive(report)
                 round_ += 1
         return self.state
-
-    def _plant(self) -> None:
-        source = self.task.initial
-        verdict = self.evaluate(source)
-        if verdict.rewards is None:
-            raise TaskError(
-                f"{self.task.folder / 'initial.py'}: the starting program fails "
-                f"({verdict.status}): {verdict.feedback}"
-            )
-        fingerprint = checked(source).fingerprint
-        seed = Candidate(0, None, 0, (0, 0), None, EVALUATE, "", None, source, fingerprint, "")
-        record = _record(0, verdict)
-        adds = empty_state(self.task, self.config.search, self.config.seed).plant(seed, record)
-        with self.store.transaction():
-            self.store.add_candidates([seed])
-            self.store.add_evaluations([record])
-            self.store.add_adds(adds)
 
     def _spent(self, round_: int, wall: float) -> bool:
         budget = self.config.budget
@@ -297,11 +283,26 @@ class Campaign:
             # A second at most, so that a stop asked for from another thread is seen.
             wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
         done = [future for future in running if future.done()]
-        records = [_record(running.pop(future).id, future.result()) for future in done]
+        records = [self._verdict(running.pop(future).id, future) for future in done]
         if records:
             with self.store.transaction():
                 self.store.add_evaluations(records)
         judged.update((record.candidate, record) for record in records)
+
+    def _verdict(self, candidate: int, future: Future[Evaluation]) -> EvaluationRecord:
+        try:
+            record = _record(candidate, future.result())
+        except TaskError as error:
+            # One odd program must not end a night's run; a judge that always fails must.
+            self._judge_errors += 1
+            if self._judge_errors == JUDGE_ERRORS:
+                raise
+            self.observer.on_event("judge error", f"program {candidate}: {error}")
+            return EvaluationRecord(
+                candidate, JUDGE_ERROR, "", None, {}, None, str(error), 0.0, 0.0, 0
+            )
+        self._judge_errors = 0
+        return record
 
     @contextmanager
     def _workers(self) -> Iterator[ThreadPoolExecutor]:
@@ -310,6 +311,33 @@ class Campaign:
             yield executor
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
+
+
+def judge_start(task: Task, evaluate: Evaluate) -> Evaluation:
+    """Return the verdict on the starting program.
+
+    Raises:
+        TaskError: If it is not valid.
+    """
+    verdict = evaluate(task.initial)
+    if verdict.rewards is None:
+        raise TaskError(
+            f"{task.folder / 'initial.py'}: the starting program fails "
+            f"({verdict.status}): {verdict.feedback}"
+        )
+    return verdict
+
+
+def plant(store: Store, task: Task, config: Config, verdict: Evaluation) -> None:
+    """Commit the starting program as candidate 0 of a new run."""
+    fingerprint = check(task.initial).fingerprint
+    seed = Candidate(0, None, 0, (0, 0), None, EVALUATE, "", None, task.initial, fingerprint, "")
+    record = _record(0, verdict)
+    adds = empty_state(task, config.search, config.seed).plant(seed, record)
+    with store.transaction():
+        store.add_candidates([seed])
+        store.add_evaluations([record])
+        store.add_adds(adds)
 
 
 def _record(candidate: int, verdict: Evaluation) -> EvaluationRecord:

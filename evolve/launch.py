@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from evolve.campaign import Campaign, Learner, Observer
+from evolve.campaign import Campaign, Learner, Observer, judge_start, plant
 from evolve.config import Config, dump_config, load_config
 from evolve.errors import StoreError
 from evolve.evaluate import Evaluation, evaluate
@@ -70,15 +70,30 @@ def _run(config: Config, folder: Path, observer: Observer, fresh: bool) -> Searc
         def judge(source: str) -> Evaluation:
             return evaluate(task, source, pool)
 
+        # Before the folder is made: a task that fails at once leaves nothing behind.
+        verdict = judge_start(task, judge) if fresh else None
+        if fresh:
+            _make_folder(folder, config)
         with Store(folder, "create" if fresh else "write") as store:
-            if fresh:
-                (folder / "config.toml").write_text(dump_config(config), encoding="utf-8")
+            if store.last_id("candidates") < 0:
+                plant(store, task, config, verdict or judge_start(task, judge))
             if learner is not None:
                 active = [version for version in store.versions() if version.active]
                 learner.load(active[-1].version if active else 0)
             campaign = Campaign(task, config, store, policy, judge, observer, learner)
             with _interrupts(campaign):
                 return campaign.run()
+
+
+def _make_folder(folder: Path, config: Config) -> None:
+    # The configuration first: a folder with a database can always be resumed.
+    if (folder / "run.db").exists():
+        raise StoreError(f"{folder}: holds a run already; resume it or name another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.toml").write_text(dump_config(config), encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"{folder}: cannot be written: {error.strerror}") from None
 
 
 def open_policy(config: Config, folder: Path) -> tuple[Policy, Learner | None]:

@@ -10,6 +10,8 @@ from typing import Any
 EVALUATE = "evaluate"
 #: The same program was evaluated earlier in the run (``twin`` names it).
 DUPLICATE = "duplicate"
+#: Verdict on a candidate on which the task's judge raised an error of its own.
+JUDGE_ERROR = "judge_error"
 #: The budget of the run was used up before its turn.
 OVER_BUDGET = "over_budget"
 

@@ -97,7 +97,6 @@ class Store:
         if mode == "create":
             if self.path.exists():
                 raise StoreError(f"{folder}: holds a run already; resume it or name another folder")
-            _make_folder(folder)
         elif not self.path.is_file():
             raise StoreError(f"{folder}: no run.db, so this is not a run folder")
         if mode != "read":
@@ -379,13 +378,6 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "Mapping": json.loads,
     "bool": bool,
 }
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{folder}: cannot be made: {error.strerror}") from None
 
 
 def _lock(folder: Path) -> TextIO:

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from evolve.errors import TaskError
+from evolve.program import ProgramError, parse_source, split_blocks
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -233,6 +234,11 @@ def load_task(name_or_path: str | Path) -> Task:
     if not isinstance(task, Task):
         raise TaskError(f"{folder / 'task.py'}: no TASK = Task(...) is defined")
     initial, runner = _read(folder / "initial.py"), _read(folder / "run.py")
+    try:
+        split_blocks(initial)
+        parse_source(initial)
+    except (ProgramError, SyntaxError) as error:
+        raise TaskError(f"{folder / 'initial.py'}: {error}") from None
     if not re.search(r"^def run\(", runner, re.MULTILINE):
         raise TaskError(f"{folder / 'run.py'}: no function run(program, given) is defined")
     return replace(task, name=folder.name, folder=folder, initial=initial, runner=runner)

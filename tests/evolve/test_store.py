@@ -27,6 +27,7 @@ FAILED = EvaluationRecord(1, "exception", "smoke", None, {}, None, "line 3: x", 
 
 @pytest.fixture
 def store(tmp_path):
+    (tmp_path / "run").mkdir()
     with Store(tmp_path / "run", "create") as opened:
         with opened.transaction():
             opened.add_candidates([SEED])
@@ -83,9 +84,8 @@ def test_folders_that_hold_no_run_or_one_already_are_refused(store, tmp_path):
         Store(tmp_path)
     with pytest.raises(StoreError, match="holds a run already"):
         Store(store.folder, "create")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot be made"):
-        Store(tmp_path / "file" / "run", "create")
+    with pytest.raises(StoreError, match="cannot be written"):
+        Store(tmp_path / "nowhere", "create")
     with pytest.raises(StoreError, match="no program 99"):
         store.candidate(99)
 
