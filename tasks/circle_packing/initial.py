@@ -10,8 +10,8 @@ def pack(n):
     x = (i % side + 0.5) / side
     y = (i // side + 0.5) / side
     r = np.full(n, 0.05)
-    rate = 0.002
     for step in range(60):
+        rate = 0.003 * (1 - step / 60)
         dx = x[:, None] - x
         dy = y[:, None] - y
         gap = np.sqrt(dx * dx + dy * dy) + np.eye(n)

@@ -11,8 +11,7 @@ def priority(item, bins):
     fresh = np.where(bins == biggest, 0.4, 0.0)
     index = np.arange(len(bins))
     score = 1.0 - share - fresh
-    score = score - index / 4
-    return score
+    return score - index / 4
 
 
 # EVOLVE-BLOCK-END

@@ -7,7 +7,7 @@ import numpy as np
 def terms(a, b):
     first = a
     second = b
-    third = a * b
+    third = np.abs(a - b)
     return [first, second, third]
 
 
