@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vpo import estimators
+from vpo.bonus import Bonus
 from vpo.expected import Preference, Scalarizer
 from vpo.sets import Bools, Bucket, Floats, Ints, RewardBatch, by_shape
 from vpo.simplex import REPLICATES
@@ -145,6 +146,7 @@ def compute_advantages(
     seed: int = 0,
     subset: int | None = None,
     multipliers: Sequence[float] | None = None,
+    bonus: Bonus | None = None,
     min_spread: float = 1e-3,
 ) -> Advantages:
     """Return the advantages of a batch of rollouts, relative to their groups.
@@ -173,6 +175,7 @@ def compute_advantages(
             group, at least 2.
         multipliers: (k,) weights mu of reward floors (:mod:`vpo.controllers`); the worth becomes
             (U + sum_j mu_j q_j) / (1 + sum_j mu_j), q_j the mean reward j of the answers.
+        bonus: A diversity bonus on texts or descriptors.
         min_spread: A group whose worths have a standard deviation below this share of the range of
             worths in the batch has no signal either.
 
@@ -195,20 +198,24 @@ def compute_advantages(
     elif rule.worth == "iid":
         compared = _iid(buckets, preference, by_size, n, subset)
 
+    if bonus is not None:
+        compared = compared * bonus.factors(n)[:, None, None]
+
     relative = np.zeros(compared.shape[:2])
     dead = np.ones(len(groups), dtype=bool)
     limit = max(MIN_STD, min_spread * float(np.ptp(compared[:, 0].mean(axis=1)))) if n else 0.0
     present = _present(n_answers, compared.shape[1], credit)
+    chosen_scale = scale or rule.scale
     for position, index in by_size:
-        group = compared[index], present[index]
-        part, alive = _centred(*group, rule, _subset(subset, index.shape[1]), limit)
-        divisor = _divisor(part, compared[index, 0].mean(axis=2), rule, scale or rule.scale)
-        relative[index] = part / divisor[:, None, None]
+        chosen_subset = _subset(subset, index.shape[1])
+        part, alive = _centred(compared[index], present[index], rule, chosen_subset, limit)
+        worths = compared[index, 0].mean(axis=2)
+        relative[index] = part / _divisor(part, worths, rule, chosen_scale)[:, None, None]
         dead[position] = ~alive
-    if (scale or rule.scale) == "batch":
-        living = relative[present & (relative != 0.0).any(axis=1, keepdims=True)]
-        if living.size > 1:
-            relative /= living.std(ddof=1) + rule.epsilon
+    if chosen_scale == "batch":
+        relative /= _batch_std(relative, present) + rule.epsilon
+    if bonus is not None:
+        relative = bonus.added_to(relative, [index for _, index in by_size])
     return Advantages(
         advantages=relative[:, 0],
         answer_advantages=_by_answer(relative, n_answers, credit),
@@ -321,12 +328,18 @@ def _divisor(relative: Floats, worths: Floats, rule: Estimator, scale: Scale) ->
         return np.ones(len(relative))
     if scale == "mean":
         mean: Floats = worths.mean(axis=1)
-        if (mean < 0.0).any():
+        # Without signal a gain may be negative by an error of the quadrature.
+        if ((mean < 0.0) & relative.any(axis=(1, 2))).any():
             raise ValueError("scale 'mean': a group's mean worth is negative, 0 or more is needed")
-        return mean + rule.epsilon
+        return np.maximum(mean, 0.0) + rule.epsilon
     # One divisor for all columns keeps their proportions; the widest keeps them bounded.
     widest: Floats = relative.std(axis=1, ddof=rule.ddof).max(axis=1)
     return widest + rule.epsilon
+
+
+def _batch_std(relative: Floats, present: Bools) -> float:
+    living = relative[present & (relative != 0.0).any(axis=1, keepdims=True)]
+    return float(living.std(ddof=1)) if living.size > 1 else 1.0
 
 
 def _by_answer(relative: Floats, n_answers: Ints, credit: Credit) -> Floats:
