@@ -43,7 +43,7 @@ class Decoder(Protocol):
 
 def open_decoder(model: PreTrainedModel, prompts: Sequence[Sequence[int]], n: int) -> Decoder:
     """Return a decoder for ``n`` completions of each prompt, rows ordered by prompt."""
-    kind = SharedPromptDecoder if _attends_to_everything(model) else PlainDecoder
+    kind = SharedPromptDecoder if attends_to_everything(model) else PlainDecoder
     return kind(model, prompts, n)
 
 
@@ -178,7 +178,7 @@ def _attend(
     attention_mask: Tensor | None,  # noqa: ARG001 - part of the hook's signature
     scaling: float | None = None,
     shared_prompt: _SharedPromptCache | None = None,
-    **_: Any,
+    **_unused: Any,
 ) -> tuple[Tensor, None]:
     """Attention of one step: to the prompt, shared by its rows, and to each row's own tokens.
 
@@ -273,7 +273,8 @@ def _cache_of(output: Any) -> Any:
     return output.past_key_values if cache is None else cache
 
 
-def _attends_to_everything(model: PreTrainedModel) -> bool:
+def attends_to_everything(model: PreTrainedModel) -> bool:
+    """Return whether every layer is plain causal attention through the hook of transformers."""
     config = model.config
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     windowed = getattr(config, "sliding_window", None) and getattr(
