@@ -1,0 +1,199 @@
+"""The process of one candidate: forked from a worker, answers inputs, and is killed at the verdict.
+
+It holds no answer, tolerance, clock or key: those never leave the judge. Whatever the candidate
+patches in here can only change its own answers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import resource
+import signal
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from evolve.sandbox import wire
+
+#: File name of a candidate in tracebacks.
+CANDIDATE = "<candidate>"
+#: File name of the task's runner in tracebacks.
+RUNNER = "run.py"
+#: First byte of a reply, what follows being data or one line of text.
+LOADED, OK, INVALID, EXCEPTION, SYNTAX, MEMORY, EXITED, TOO_LARGE, BROKEN_RUNNER = b"LOIXSMETR"
+
+_CHANNEL = 3
+_PR_SET_PDEATHSIG = 1
+# Looked up before the fork: loading a library costs more than the call.
+_PRCTL = ctypes.CDLL(None, use_errno=True).prctl
+_DETAIL_BYTES = 2000
+
+
+def main(channel: int, printed: int, runner: types.CodeType, limits: dict[str, Any]) -> NoReturn:
+    """Become the candidate's process and serve it until the judge hangs up.
+
+    Args:
+        channel: Socket to the judge.
+        printed: Write end of the pipe that takes what the candidate prints.
+        runner: The task's ``run.py``, compiled.
+        limits: The fields of :class:`evolve.task.Limits`.
+    """
+    _close_everything_but(channel, printed)
+    # If the worker is killed, so is its candidate.
+    _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _set_limits(limits)
+    _serve(runner, int(limits["output_kb"] * 1024))
+    os._exit(0)
+
+
+def _close_everything_but(channel: int, printed: int) -> None:
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(printed, 1)
+    os.dup2(printed, 2)
+    os.dup2(channel, _CHANNEL)
+    os.closerange(_CHANNEL + 1, os.sysconf("SC_OPEN_MAX"))
+    # Line buffered: the last line before a kill is worth more than the cost of the flushes.
+    sys.stdout = open(1, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
+
+
+def _set_limits(limits: dict[str, Any]) -> None:
+    # One second more than the worker grants: this line holds if the worker fails to look.
+    cpu_s = int(limits["cpu_s"]) + 2
+    memory = int(limits["memory_mb"] * 2**20)
+    for what, value in (
+        (resource.RLIMIT_CPU, cpu_s),
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NOFILE, 64),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_MEMLOCK, 0),
+    ):
+        resource.setrlimit(what, (value, value))
+
+
+def _serve(runner: types.CodeType, max_bytes: int) -> None:
+    request = _read_frame()
+    if request is None:
+        return
+    nonce, source = request
+    run = _load(runner, source, nonce)
+    if run is None:
+        return
+    _write(wire.frame(nonce, bytes([LOADED])))
+    while (request := _read_frame()) is not None:
+        nonce, payload = request
+        _write(wire.frame(nonce, _answer(run, payload, max_bytes)))
+
+
+def _load(runner: types.CodeType, source: bytes, nonce: int) -> Callable[[Any], Any] | None:
+    """Return a function of one input, or None after reporting why there is none."""
+    try:
+        code = compile(source, CANDIDATE, "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+        _write(wire.frame(nonce, bytes([SYNTAX]) + _syntax_detail(error)))
+        return None
+    # The module seeds itself from the system at a fork; equal programs shall give equal answers.
+    random.seed(0)
+    # The runner's imports come first, so that the candidate cannot stand in for them.
+    task: dict[str, Any] = {"__name__": "run", "__file__": RUNNER}
+    try:
+        exec(runner, task)
+        run = task["run"]
+    except BaseException as error:  # noqa: BLE001 - reported to the judge, whatever it is
+        _write(wire.frame(nonce, bytes([BROKEN_RUNNER]) + _detail(error)))
+        return None
+    program = types.ModuleType("candidate")
+    program.__file__ = CANDIDATE
+    # dataclasses and pickles look the module of a class up.
+    sys.modules["candidate"] = program
+    try:
+        exec(code, program.__dict__)
+    except BaseException as error:  # noqa: BLE001 - reported to the judge, whatever it is
+        _write(wire.frame(nonce, _failure(error)))
+        return None
+    return lambda given: run(program, given)
+
+
+def _answer(run: Callable[[Any], Any], payload: bytes, max_bytes: int) -> bytes:
+    try:
+        output = run(wire.decode(payload))
+    except BaseException as error:  # noqa: BLE001 - reported to the judge, whatever it is
+        return _failure(error)
+    try:
+        data = wire.encode(output)
+    except BaseException as error:  # noqa: BLE001 - a hostile object may raise anything
+        if isinstance(error, MemoryError):
+            return _failure(error)
+        return bytes([INVALID]) + _text(error)
+    if len(data) > max_bytes:
+        return bytes([TOO_LARGE]) + f"the answer takes {len(data)} bytes".encode()
+    return bytes([OK]) + data
+
+
+def _failure(error: BaseException) -> bytes:
+    if isinstance(error, SystemExit):
+        return bytes([EXITED]) + _detail(error)
+    if isinstance(error, MemoryError):
+        return bytes([MEMORY]) + _detail(error)
+    return bytes([EXCEPTION]) + _detail(error)
+
+
+def _detail(error: BaseException) -> bytes:
+    """Return "line N: Type: message", N being the innermost line of the candidate."""
+    candidate, runner = 0, 0
+    trace = error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if name == CANDIDATE:
+            candidate = trace.tb_lineno
+        elif name == RUNNER:
+            runner = trace.tb_lineno
+        trace = trace.tb_next
+    where = f"line {candidate}: " if candidate else f"{RUNNER} line {runner}: " if runner else ""
+    return where.encode() + type(error).__name__.encode("utf-8", "replace") + b": " + _text(error)
+
+
+def _syntax_detail(error: BaseException) -> bytes:
+    if isinstance(error, SyntaxError):
+        kind = type(error).__name__
+        return f"line {error.lineno or 1}: {kind}: {error.msg}".encode("utf-8", "replace")
+    return f"{type(error).__name__}: {error}".encode("utf-8", "replace")
+
+
+def _text(error: BaseException) -> bytes:
+    try:
+        return str(error)[:_DETAIL_BYTES].encode("utf-8", "replace")
+    except BaseException:  # noqa: BLE001 - __str__ is the candidate's
+        return b"(its message cannot be shown)"
+
+
+def _read_frame() -> tuple[int, bytes] | None:
+    header = _read(wire.HEADER.size)
+    if header is None:
+        return None
+    size, nonce = wire.HEADER.unpack(header)
+    payload = _read(size)
+    return None if payload is None else (nonce, payload)
+
+
+def _read(size: int) -> bytes | None:
+    parts = []
+    while size:
+        part = os.read(_CHANNEL, min(size, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _write(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(_CHANNEL, view) :]

