@@ -1,61 +1,42 @@
 """From the text of a completion to programs: read the answers, then apply each to the parent.
 
-A completion is whatever a model wrote. Nothing in it is executed, every text gives a result in
-time that grows with its length, and what cannot be read is counted, never raised.
+A completion is whatever a model wrote. Nothing in it is executed, and what cannot be read or
+applied is counted, never raised.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple, get_args
+from typing import get_args
 
 from evolve.canonical import View, to_source
 from evolve.errors import EvolveError
 from evolve.program import MAX_SOURCE_BYTES, Checked, check, has_marker
+from evolve.reading import (
+    CLOSE_TAG,
+    READERS,
+    Change,
+    Edit,
+    EditForm,
+    Hunk,
+    NewBlocks,
+    pieces,
+    trimmed,
+)
 
-EditForm = Literal["line", "search_replace", "block"]
+__all__ = [
+    "MAX_COMPLETION_CHARS",
+    "Answer",
+    "Applied",
+    "EditForm",
+    "apply_answer",
+    "parse_completion",
+]
 
 #: Characters of a completion that are read; what follows is as if it had not been written.
 MAX_COMPLETION_CHARS = 4 * MAX_SOURCE_BYTES
-#: Hunks of one answer that are read.
-MAX_HUNKS = 64
-
-_OPEN_LINE = re.compile(r"[ \t]*@[ \t]*\d{1,9}[ \t:.]*$")
-_CHANGE = re.compile(r"[ \t]{0,8}(\d{1,9})[ \t]?([=+-])(.*)$")
-_OPEN_TAG = re.compile(r"<[ \t]*answer\b[^<>\n]{0,40}>", re.IGNORECASE)
-_CLOSE_TAG = re.compile(r"<[ \t]*/[ \t]*answer[^<>\n]{0,40}>", re.IGNORECASE)
-_FENCE = re.compile(r"[ \t]*(?:```|~~~)")
-_SEARCH = re.compile(r"[ \t]*<{5,9}[ \t]*(?:SEARCH|ORIGINAL)?[ \t]*$", re.IGNORECASE)
-_DIVIDER = re.compile(r"[ \t]*={5,9}[ \t]*$")
-_REPLACE = re.compile(r"[ \t]*>{5,9}[ \t]*(?:REPLACE|UPDATED)?[ \t]*$", re.IGNORECASE)
-_MARKER_START = re.compile(r"[ \t]*#[ \t]*EVOLVE-BLOCK-START\b")
-
-
-class Change(NamedTuple):
-    """One change of the line form; ``line`` is the shown number, 0 for the top with ``+``."""
-
-    line: int
-    sign: Literal["=", "+", "-"]
-    text: str
-
-
-class Hunk(NamedTuple):
-    """Lines to find and the lines to put in their place."""
-
-    search: tuple[str, ...]
-    replace: tuple[str, ...]
-
-
-class NewBlocks(NamedTuple):
-    """New content for every evolve block."""
-
-    blocks: tuple[tuple[str, ...], ...]
-
-
-Edit = tuple[Change, ...] | tuple[Hunk, ...] | NewBlocks
 
 
 @dataclass(frozen=True)
@@ -121,14 +102,14 @@ def parse_completion(text: str, form: EditForm, m: int) -> list[Answer]:
         raise EvolveError(f"edit form {form!r}: allowed are {', '.join(get_args(EditForm))}")
     # Same length, so that spans hold for what the model wrote.
     clean = text[:MAX_COMPLETION_CHARS].replace("\r\n", " \n").replace("\r", "\n")
-    read = _READERS[form]
+    read = READERS[form]
     answers: list[Answer] = []
     seen: set[Edit] = set()
-    for start, body, end in _pieces(clean, form)[:m]:
+    for start, body, end in pieces(clean, form)[:m]:
         edit = read(clean[body:end])
         fault = None
         if edit is None:
-            content = _CLOSE_TAG.sub("", clean[body:end])
+            content = CLOSE_TAG.sub("", clean[body:end])
             fault = "unreadable" if content.strip() else "empty"
         elif edit in seen:
             edit, fault = None, "repeated"
@@ -192,134 +173,6 @@ def _where(error: SyntaxError, source: str) -> str:
     return f"{error.msg}: {line}" if line else str(error.msg)
 
 
-# Reading
-
-
-def _pieces(text: str, form: EditForm) -> list[tuple[int, int, int]]:
-    """Return (start, start of the content, end) of each answer."""
-    if form == "line":
-        opens = []
-        position = 0
-        for line in text.split("\n"):
-            if "@" in line[:12] and _OPEN_LINE.match(line):
-                opens.append((position, position + len(line)))
-            position += len(line) + 1
-        first = opens[0][0] if opens else len(text)
-        if any(_CHANGE.match(line) for line in text[:first].split("\n")):
-            opens.insert(0, (0, 0))
-    else:
-        opens = [match.span() for match in _OPEN_TAG.finditer(text)]
-    if not opens:
-        return [(0, 0, len(text))] if text.strip() else []
-    ends = [start for start, _ in opens[1:]] + [len(text)]
-    return [(start, body, end) for (start, body), end in zip(opens, ends, strict=True)]
-
-
-def _read_changes(text: str) -> tuple[Change, ...] | None:
-    changes: list[Change] = []
-    for line in text.split("\n"):
-        match = _CHANGE.match(line)
-        if match is not None:
-            number, sign, code = int(match[1]), match[2], match[3].rstrip()
-            if sign == "-":
-                code = ""
-            changes.append(Change(number, sign, code))  # type: ignore[arg-type]
-        elif changes and line[:1] in (" ", "\t") and line.strip() and changes[-1].sign != "-":
-            # The rest of a change that the model wrote over several lines.
-            changes.append(Change(changes[-1].line, "+", line.rstrip()))
-    return tuple(changes) or None
-
-
-def _read_hunks(text: str) -> tuple[Hunk, ...] | None:
-    text = _content(text)
-    hunks: list[Hunk] = []
-    search: list[str] = []
-    replace: list[str] = []
-    state = "outside"
-    for line in text.split("\n"):
-        if len(hunks) >= MAX_HUNKS:
-            break
-        if _SEARCH.match(line):
-            if state == "replace":
-                hunks.append(Hunk(tuple(search), tuple(replace)))
-            state, search, replace = "search", [], []
-        elif state == "search" and _DIVIDER.match(line):
-            state = "replace"
-        elif state == "replace" and _REPLACE.match(line):
-            hunks.append(Hunk(tuple(search), tuple(replace)))
-            state = "outside"
-        elif state == "search":
-            search.append(line.rstrip())
-        elif state == "replace":
-            replace.append(line.rstrip())
-    if state == "replace":  # never closed
-        while replace and (not replace[-1] or _FENCE.match(replace[-1])):
-            replace.pop()
-        hunks.append(Hunk(tuple(search), tuple(replace)))
-    return tuple(hunks) or None
-
-
-def _read_blocks(text: str) -> NewBlocks | None:
-    lines = [line.rstrip() for line in _content(text).split("\n")]
-    fenced = _fenced(lines)
-    marked = [block for part in fenced or [lines] for block in _marked(part)]
-    blocks = marked or fenced or [lines]
-    trimmed = tuple(tuple(_trim(block)) for block in blocks)
-    return NewBlocks(trimmed) if any(trimmed) else None
-
-
-def _content(text: str) -> str:
-    closed = _CLOSE_TAG.search(text)
-    return text[: closed.start()] if closed else text
-
-
-def _fenced(lines: Sequence[str]) -> list[list[str]]:
-    """Return the content of each fence; the last may lack its end."""
-    blocks: list[list[str]] = []
-    inside = False
-    for line in lines:
-        if _FENCE.match(line):
-            inside = not inside
-            if inside:
-                blocks.append([])
-        elif inside:
-            blocks[-1].append(line)
-    return [block for block in blocks if any(block)]
-
-
-def _marked(lines: Sequence[str]) -> list[list[str]]:
-    """Return what stands between block markers; the last may lack its end."""
-    blocks: list[list[str]] = []
-    inside = False
-    for line in lines:
-        if has_marker((line,)):
-            inside = _MARKER_START.match(line) is not None
-            if inside:
-                blocks.append([])
-        elif inside:
-            blocks[-1].append(line)
-    return blocks
-
-
-def _trim(lines: Sequence[str]) -> Sequence[str]:
-    first, last = 0, len(lines)
-    while first < last and not lines[first]:
-        first += 1
-    while first < last and not lines[last - 1]:
-        last -= 1
-    return lines[first:last]
-
-
-_READERS: dict[EditForm, Callable[[str], Edit | None]] = {
-    "line": _read_changes,
-    "search_replace": _read_hunks,
-    "block": _read_blocks,
-}
-
-
-# Applying
-
-
 def _apply_changes(view: View, changes: Sequence[Change]) -> list[list[str]]:
     total = len(view.lines)
     replaced: dict[int, str | None] = {}
@@ -354,7 +207,7 @@ def _apply_blocks(view: View, edit: NewBlocks) -> list[list[str]]:
 def _apply_hunks(view: View, hunks: Sequence[Hunk]) -> list[list[str]]:
     blocks = [[line.rstrip() for line in block] for block in view.blocks()]
     for hunk in hunks:
-        search, replace = _trim(hunk.search), hunk.replace
+        search, replace = trimmed(hunk.search), hunk.replace
         if not search:
             raise _Fault("no_match", "an empty SEARCH")
         if has_marker(search):
@@ -363,7 +216,7 @@ def _apply_hunks(view: View, hunks: Sequence[Hunk]) -> list[list[str]]:
             found = _find(block, search)
             if found is not None:
                 start, shift = found
-                block[start : start + len(search)] = _shifted(_trim(replace), shift)
+                block[start : start + len(search)] = _shifted(trimmed(replace), shift)
                 break
         else:
             outside = _find([line.rstrip() for line in view.source.split("\n")], search)

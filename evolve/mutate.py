@@ -15,20 +15,18 @@ from itertools import accumulate
 import numpy as np
 
 from evolve.canonical import View
-from evolve.mutations import (
-    EXPRESSION,
+from evolve.mutation.expressions import EXPRESSION, applicable
+from evolve.mutation.pieces import Draws, Known
+from evolve.mutation.sites import Site, Statement
+from evolve.mutation.statements import (
     STATEMENT,
-    Draws,
     Hunk,
-    Known,
-    applicable,
     can_delete,
     can_duplicate,
     can_swap,
     rewritten,
 )
-from evolve.sites import Site, Statement
-from evolve.survey import donors_of, sites_of
+from evolve.mutation.survey import donors_of, sites_of
 
 #: How often each operator is tried, among those that a program leaves room for.
 WEIGHTS: Mapping[str, float] = {

@@ -18,7 +18,7 @@ from itertools import pairwise
 from textwrap import dedent
 
 from evolve.errors import EvolveError
-from evolve.scopes import Facts, facts_of
+from evolve.facts import Facts, facts_of
 
 #: Larger texts are refused before any parse: 10 MB took the parser 36 s and 5.9 GB.
 MAX_SOURCE_BYTES = 65536

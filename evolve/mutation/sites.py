@@ -1,6 +1,6 @@
 """Where an expression can be changed, and what is needed in its place.
 
-Decides nothing and changes nothing; :mod:`evolve.survey` collects the sites of a program.
+Decides nothing and changes nothing; :mod:`evolve.mutation.survey` collects the sites of a program.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evolve.kinds import (
+from evolve.mutation.kinds import (
     ELEMENTWISE,
     NUMERIC,
     REDUCTIONS,
@@ -68,7 +68,7 @@ class Site:
         index: See ``parent``.
         role: What is needed there: ``num`` a number or array, ``int`` an integer, ``test`` a
             truth value, ``mask`` a truth value or mask.
-        kind: What is there now, see :mod:`evolve.kinds`.
+        kind: What is there now, see :mod:`evolve.mutation.kinds`.
         env: Names in scope there -> kind.
     """
 

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 from evolve.canonical import View
-from evolve.kinds import NUMERIC, joined, kind_of, parameter_kinds
+from evolve.mutation.kinds import NUMERIC, joined, kind_of, parameter_kinds
+from evolve.mutation.sites import Expressions, Site, Statement, bind, bind_loop
 from evolve.program import block_tree, parse_source
-from evolve.sites import Expressions, Site, Statement, bind, bind_loop
 
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 

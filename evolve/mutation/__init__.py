@@ -1,0 +1,1 @@
+"""What the scripted mutator knows of programs, and its operators; :mod:`evolve.mutate` uses it."""
