@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import PreTrainedModel
 
 from vpo.model import load_version
@@ -26,7 +27,13 @@ class InProcessEngine:
     """
 
     def __init__(self, base: PreTrainedModel) -> None:
-        """Take a copy of ``base``, a model without adapters."""
+        """Take a copy of ``base``, a model without adapters.
+
+        Raises:
+            ValueError: If there are adapters on it.
+        """
+        if any(isinstance(module, BaseTunerLayer) for module in base.modules()):
+            raise ValueError("the base has adapters on it: make the engine before attaching them")
         self._base = copy.deepcopy(base).requires_grad_(False)
         self._base.train(False)
         self._model = self._base

@@ -93,17 +93,23 @@ def policy_loss(
     return TokenLoss(loss, ratio.detach(), clipped & mask.bool())
 
 
-def kl_loss(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
-    """Return the k3 estimate of KL(pi || reference) of each token, with a corrected gradient.
+def kl_loss(logprobs: Tensor, reference_logprobs: Tensor, ratio: Tensor) -> Tensor:
+    """Return an estimate of KL(pi || reference) of each token, with the gradient of the KL.
 
-    Its value is exp(r) - 1 - r with r = log reference - log pi, non-negative and of low variance
-    (J. Schulman, "Approximating KL divergence", 2020). The gradient of that value does not estimate
-    the gradient of the KL; the gradient of r^2 / 2 does, and it is what the result carries.
+    The value is rho (exp(r) - 1 - r) with r = log reference - log pi: non-negative, of low variance
+    (k3 in J. Schulman, "Approximating KL divergence", 2020), and rho accounts for samples from an
+    older policy. Differentiating k3 alone does not estimate the gradient of the KL; rho (-r) times
+    the gradient of log pi does, and is what the result carries.
+
+    Args:
+        logprobs: (B, T), differentiable.
+        reference_logprobs: (B, T).
+        ratio: (B, T) rho = pi / pi_old; its gradient is not used.
     """
-    r = (reference_logprobs - logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-    value = (torch.expm1(r) - r).clamp_max(10.0).detach()
-    score = 0.5 * (logprobs - reference_logprobs).square()
-    return value + score - score.detach()
+    r = reference_logprobs - logprobs
+    bounded = r.detach().clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+    score = 0.5 * r.square()
+    return ratio.detach() * (torch.expm1(bounded) - bounded + score - score.detach())
 
 
 def importance_weights(

@@ -112,7 +112,7 @@ class Tally:
             for name, values in parts.items():
                 self.sums[name] += float((values * mask).sum())
             self.ratio_max = max(self.ratio_max, float((ratio * mask).max()))
-            self.loss += float(loss)
+            self.loss += float(loss.detach())
 
     def means(self) -> Means:
         """Return the means, NaN where nothing was added."""

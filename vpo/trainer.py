@@ -61,7 +61,10 @@ class Trainer:
         _switch_dropout_off(model)
         base: Any = base_of(model)
         if config.gradient_checkpointing:
-            base.gradient_checkpointing_enable({"use_reentrant": False})
+            # Renamed in transformers 5.24.
+            name = "activation_checkpointing_enable"
+            enable = getattr(base, name, None) or base.gradient_checkpointing_enable
+            enable({"use_reentrant": False})
         self._scorer = TokenScorer(model, config.temperature)
         self._reference: TokenScorer | None = None
         if config.kl_coef > 0 and not isinstance(model, PeftModel):
@@ -193,7 +196,9 @@ class Trainer:
         members = micro.members
         engine = pad_sequence([batch.behaviour[i] for i in members], batch_first=True)
         advantages = pad_sequence([batch.advantages[i] for i in members], batch_first=True)
-        old, weights = engine, torch.ones_like(engine)
+        # Engines return NaN now and then: such a token counts as sampled by the present policy.
+        old = torch.where(engine.isnan(), logprobs.detach(), engine)
+        weights = torch.ones_like(old)
         if config.importance is not None:
             old = pad_sequence([batch.trainer[i] for i in members], batch_first=True)
             rule = config.importance
@@ -205,7 +210,7 @@ class Trainer:
         kl = torch.zeros_like(loss)
         if config.kl_coef > 0:
             reference = pad_sequence([batch.reference[i] for i in members], batch_first=True)
-            kl = kl_loss(logprobs, reference)
+            kl = kl_loss(logprobs, reference, policy.ratio)
             loss = loss + config.kl_coef * kl
         if config.entropy_coef:
             loss = loss - config.entropy_coef * entropy
@@ -230,11 +235,12 @@ class Trainer:
         some = rows[:: math.ceil(tokens / GUARD_TOKENS)]
         scores = self._score(self._scorer, some)
         members = [member for row in some for member in row.members]
-        gaps = torch.cat([scores[i] - batch.behaviour[i] for i in members])
+        new = torch.cat([scores[i] for i in members])
+        gaps = torch.nan_to_num(new - torch.cat([batch.behaviour[i] for i in members]), nan=0.0)
         # E_old[rho - 1 - log rho] = KL(old || new).
         kl = float((torch.expm1(gaps) - gaps).mean())
         limit = self.config.max_step_kl
-        if not math.isfinite(kl):
+        if not torch.isfinite(new).all():
             raise UpdateRefusedError("the updated policy's log-probabilities are not finite")
         if limit is not None and kl > limit:
             raise UpdateRefusedError(
