@@ -231,16 +231,13 @@ def _find(lines: Sequence[str], search: Sequence[str]) -> tuple[int, int] | None
     Exact lines first; then the same lines under another indentation; then lines that differ in
     blanks alone.
     """
-    first, n = search[0], len(search)
-    for start in range(len(lines) - n + 1):
-        if lines[start] == first and list(lines[start : start + n]) == list(search):
-            return start, 0
-    for key in (str.strip, _without_blanks):
-        wanted = [key(line) for line in search]
-        given = [key(line) for line in lines]
-        for start in range(len(lines) - n + 1):
-            if given[start] == wanted[0] and given[start : start + n] == wanted:
-                return start, _depth(lines[start]) - _depth(first)
+    for key in (str, str.strip, _without_blanks):
+        # As one text, since the search for a text is linear however often its first line occurs.
+        given = "\n" + "\n".join(map(key, lines)) + "\n"
+        position = given.find("\n" + "\n".join(map(key, search)) + "\n")
+        if position >= 0:
+            start = given.count("\n", 0, position)
+            return start, _depth(lines[start]) - _depth(search[0])
     return None
 
 

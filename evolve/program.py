@@ -265,8 +265,9 @@ def block_tree(lines: Sequence[str]) -> tuple[ast.Module, str]:
     Raises:
         SyntaxError: If the content is not a sequence of whole statements.
     """
-    text = "\n".join(lines)
-    flat = dedent(text)
+    if any("\r" in line[:-1] for line in lines):
+        raise SyntaxError("a carriage return inside a line")  # the parser counts it as a line
+    flat = dedent("\n".join(lines))
     first = next((line for line in lines if line.strip()), "")
     indent = first[: len(first) - len(first.lstrip())]
     return parse_source(flat), indent

@@ -21,9 +21,10 @@ _CHANGE = re.compile(r"[ \t]{0,8}(\d{1,9})[ \t]?([=+-])(.*)$")
 _OPEN_TAG = re.compile(r"<[ \t]*answer\b[^<>\n]{0,40}>", re.IGNORECASE)
 CLOSE_TAG = re.compile(r"<[ \t]*/[ \t]*answer[^<>\n]{0,40}>", re.IGNORECASE)
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)")
-_SEARCH = re.compile(r"[ \t]*<{5,9}[ \t]*(?:SEARCH|ORIGINAL)?[ \t]*$", re.IGNORECASE)
-_DIVIDER = re.compile(r"[ \t]*={5,9}[ \t]*$")
-_REPLACE = re.compile(r"[ \t]*>{5,9}[ \t]*(?:REPLACE|UPDATED)?[ \t]*$", re.IGNORECASE)
+# These match stripped lines: two runs of blanks in one pattern would cost their product.
+_SEARCH = re.compile(r"<{5,9}[ \t]*(?:SEARCH|ORIGINAL)?$", re.IGNORECASE)
+_DIVIDER = re.compile(r"={5,9}$")
+_REPLACE = re.compile(r">{5,9}[ \t]*(?:REPLACE|UPDATED)?$", re.IGNORECASE)
 _MARKER_START = re.compile(r"[ \t]*#[ \t]*EVOLVE-BLOCK-START\b")
 
 
@@ -95,13 +96,14 @@ def _read_hunks(text: str) -> tuple[Hunk, ...] | None:
     for line in text.split("\n"):
         if len(hunks) >= MAX_HUNKS:
             break
-        if _SEARCH.match(line):
+        mark = line.strip()
+        if _SEARCH.match(mark):
             if state == "replace":
                 hunks.append(Hunk(tuple(search), tuple(replace)))
             state, search, replace = "search", [], []
-        elif state == "search" and _DIVIDER.match(line):
+        elif state == "search" and _DIVIDER.match(mark):
             state = "replace"
-        elif state == "replace" and _REPLACE.match(line):
+        elif state == "replace" and _REPLACE.match(mark):
             hunks.append(Hunk(tuple(search), tuple(replace)))
             state = "outside"
         elif state == "search":

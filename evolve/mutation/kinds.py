@@ -41,6 +41,7 @@ _ARRAYS = frozenset(
         *("random", "uniform", "normal", "standard_normal", "permutation"),
     ]
 )
+_COUNTED = frozenset(("range", "arange", "zeros", "ones", "empty", "full", "eye", "identity"))
 _MASKS = frozenset(("isfinite", "isnan", "isinf", "logical_and", "logical_or", "logical_not"))
 _FLOAT_NAMES = frozenset(("pi", "e", "inf", "nan", "tau"))
 _INT_OPS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.Pow)
@@ -299,8 +300,8 @@ def _uses(
                     note(node.value, "array")
             elif isinstance(node, ast.Call):
                 name = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
-                if name in ("range", "zeros", "ones", "empty"):
-                    for arg in node.args:
+                if name in _COUNTED:
+                    for arg in node.args if name in ("range", "arange") else node.args[:1]:
                         for part in arg.elts if isinstance(arg, ast.Tuple) else (arg,):
                             note(part, "count")
                 elif name == "len" and node.args:

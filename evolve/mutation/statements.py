@@ -153,7 +153,15 @@ def rewritten(statement: Statement) -> list[str]:
             whole: ast.stmt = type(node)(node.target, node.iter, [ast.Pass()], [], None, lineno=0)
             text = ast.unparse(whole).partition("\n")[0]
         case ast.FunctionDef() | ast.AsyncFunctionDef():
-            whole = type(node)(node.name, node.args, [ast.Pass()], [], node.returns, None, lineno=0)
+            whole = type(node)(
+                node.name,
+                node.args,
+                [ast.Pass()],
+                node.decorator_list,
+                node.returns,
+                None,
+                lineno=0,
+            )
             text = ast.unparse(whole).strip().rpartition("\n")[0]
         case _:
             text = ast.unparse(node)

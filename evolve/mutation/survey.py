@@ -6,6 +6,7 @@ Reads the shown lines of a view. Decides nothing and changes nothing.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -82,7 +83,7 @@ def donors_of(source: str) -> Mapping[str, tuple[Donor, ...]]:
     try:
         tree = parse_source(source)
         modules = _modules(tree)
-        reader = _Reader(source.split("\n"), modules)
+        reader = _Reader(re.split(r"\r\n?|\n", source), modules)
         reader.suite(tree.body, {}, in_function=False)
         return _donors(reader.sites, modules)
     except (SyntaxError, RecursionError):
