@@ -14,7 +14,7 @@ def pack(n):
         rate = 0.003 * (1 - step / 60)
         dx = x[:, None] - x
         dy = y[:, None] - y
-        gap = np.sqrt(dx * dx + dy * dy) + np.eye(n)
+        gap = np.sqrt(dx * dx + dy * dy + 1e-9) + np.eye(n)
         push = np.maximum(r[:, None] + r - gap, 0)
         x = x + 0.3 * np.sum(push * dx / gap, axis=1)
         y = y + 0.3 * np.sum(push * dy / gap, axis=1)

@@ -1,17 +1,17 @@
-"""Scores the open bins for the item that has just come; the highest score takes it."""
+"""Scores the bins with room for the item that has just come; the highest score takes it."""
 
 import numpy as np
 
 
 # EVOLVE-BLOCK-START
 def priority(item, bins):
-    left = bins - item
-    biggest = np.max(bins)
-    share = left / biggest
-    fresh = np.where(bins == biggest, 0.4, 0.0)
-    index = np.arange(len(bins))
-    score = 1.0 - share - fresh
-    return score - index / 4
+    room = np.max(bins)
+    left = (bins - item) / room
+    size = item / room
+    tight = np.exp(-3 * left)
+    awkward = np.minimum(left, 0.3 - left)
+    fresh = np.where(bins == room, 0.5, 0)
+    return tight - 4 * size * awkward - fresh
 
 
 # EVOLVE-BLOCK-END
