@@ -6,17 +6,17 @@ patches in here can only change its own answers.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import random
 import resource
-import signal
 import sys
 import types
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from evolve.sandbox import wire
+from evolve.sandbox.confine import Confinement
 
 #: File name of a candidate in tracebacks.
 CANDIDATE = "<candidate>"
@@ -26,37 +26,50 @@ RUNNER = "run.py"
 LOADED, OK, INVALID, EXCEPTION, SYNTAX, MEMORY, EXITED, TOO_LARGE, BROKEN_RUNNER = b"LOIXSMETR"
 
 _CHANNEL = 3
-_PR_SET_PDEATHSIG = 1
-# Looked up before the fork: loading a library costs more than the call.
-_PRCTL = ctypes.CDLL(None, use_errno=True).prctl
 _DETAIL_BYTES = 2000
 
 
-def main(channel: int, printed: int, runner: types.CodeType, limits: dict[str, Any]) -> NoReturn:
+@dataclass(frozen=True)
+class Task:
+    """What a worker knows of the task before any candidate comes.
+
+    Attributes:
+        runner: The task's ``run.py``, compiled.
+        limits: The fields of :class:`evolve.task.Limits`.
+        confinement: The rights to give up.
+    """
+
+    runner: types.CodeType
+    limits: dict[str, Any]
+    confinement: Confinement
+
+
+def main(channel: int, printed: int, task: Task) -> NoReturn:
     """Become the candidate's process and serve it until the judge hangs up.
 
     Args:
         channel: Socket to the judge.
         printed: Write end of the pipe that takes what the candidate prints.
-        runner: The task's ``run.py``, compiled.
-        limits: The fields of :class:`evolve.task.Limits`.
+        task: What it is about.
+
+    Raises:
+        OSError: If the process cannot be confined; it must end then.
     """
-    _close_everything_but(channel, printed)
-    # If the worker is killed, so is its candidate.
-    _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    _set_limits(limits)
-    _serve(runner, int(limits["output_kb"] * 1024))
+    os.setsid()
+    _redirect(channel, printed)
+    _set_limits(task.limits)
+    task.confinement.enter()
+    os.closerange(_CHANNEL + 1, os.sysconf("SC_OPEN_MAX"))
+    _serve(task.runner, int(task.limits["output_kb"] * 1024))
     os._exit(0)
 
 
-def _close_everything_but(channel: int, printed: int) -> None:
-    os.setsid()
+def _redirect(channel: int, printed: int) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(printed, 1)
     os.dup2(printed, 2)
     os.dup2(channel, _CHANNEL)
-    os.closerange(_CHANNEL + 1, os.sysconf("SC_OPEN_MAX"))
     # Line buffered: the last line before a kill is worth more than the cost of the flushes.
     sys.stdout = open(1, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import queue
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ from evolve.errors import SandboxError, TaskError
 from evolve.sandbox import wire
 from evolve.sandbox.session import Session
 from evolve.sandbox.text import clean
+from evolve.sandbox.tiers import choose
 from evolve.sandbox.worker import Profile, Worker
 from evolve.task import Limits
 
@@ -29,6 +29,8 @@ class Pool:
         limits: Limits | None = None,
         workers: int = 2,
         min_tier: str = "B",
+        *,
+        tier: str | None = None,
     ) -> None:
         """Start the workers and wait until they are warm.
 
@@ -37,18 +39,18 @@ class Pool:
             preload: Modules imported once, before candidates are forked.
             limits: What one candidate may use.
             workers: Number of processes; each evaluates one candidate at a time.
-            min_tier: Weakest isolation accepted, ``"A"`` (strongest) to ``"D"``.
+            min_tier: Weakest isolation accepted, ``"A"`` (strongest) to ``"D"``, see
+                :mod:`evolve.sandbox.tiers`; the strongest that works is taken.
+            tier: Take exactly this one, untried; for comparisons.
 
         Raises:
             TaskError: If a module is missing or the runner is broken.
             SandboxError: If workers do not start, or the isolation is weaker than ``min_tier``.
         """
-        # Until the hardened layers are in, every worker runs at tier D.
-        del min_tier
         self.limits = limits or Limits()
         self.workers = workers
-        self.tier = "D"
-        self._profile = Profile(runner, tuple(preload), dataclasses.asdict(self.limits))
+        self.tier = tier or choose(min_tier)
+        self._profile = Profile(runner, tuple(preload), self.limits, self.tier)
         self._idle: queue.SimpleQueue[Worker | int] = queue.SimpleQueue()
         self._replaced_in_a_row = 0
         self._encoded: dict[int, tuple[object, bytes]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import select
@@ -11,18 +12,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evolve.errors import SandboxError, TaskError
 from evolve.sandbox.text import clean
+from evolve.task import Limits
 
 #: Seconds for importing what a task preloads.
 START_S = 120.0
 #: Second deadline: seconds that a worker may take to report the end of a candidate.
 REPORT_S = 5.0
+_FAREWELL_S = 2.0
 
 # The worker sees the sandbox's own modules and nothing else of this package: no task, no judge.
 _BOOT = """
@@ -56,12 +58,14 @@ class Profile:
     Attributes:
         runner: Source of the task's ``run.py``.
         preload: Modules imported before candidates are forked.
-        limits: The fields of :class:`evolve.task.Limits`.
+        limits: What one candidate may use.
+        tier: Strength of the isolation, see :mod:`evolve.sandbox.tiers`.
     """
 
     runner: str
     preload: tuple[str, ...]
-    limits: Mapping[str, float]
+    limits: Limits
+    tier: str
 
 
 @dataclass(frozen=True)
@@ -85,13 +89,25 @@ class Worker:
 
     def __init__(self, index: int, profile: Profile) -> None:
         """Start the process; :meth:`wait_ready` tells when it can be used."""
+        # Imported late: finding the best tier takes workers.
+        from evolve.sandbox import tiers
+
         self.index = index
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
         self._started = time.monotonic()
+        setup = {
+            "runner": profile.runner,
+            "preload": list(profile.preload),
+            "limits": dataclasses.asdict(profile.limits),
+            "layers": tiers.layers(profile.tier, index),
+        }
         with theirs:
+            # -P: the current folder is no place to import from; -s: nor is the user's home.
+            here, control = str(Path(__file__).parent), str(theirs.fileno())
+            python = [sys.executable, "-s", "-P", "-c", _BOOT, here, control]
             self.process = subprocess.Popen(
-                command(theirs.fileno()),
+                tiers.command(profile.tier, python),
                 env=dict(_ENVIRONMENT),
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
@@ -101,12 +117,7 @@ class Worker:
                 # Ctrl-C in the terminal is for the campaign, not for its workers.
                 start_new_session=True,
             )
-        setup = {
-            "runner": profile.runner,
-            "preload": list(profile.preload),
-            "limits": dict(profile.limits),
-        }
-        self.control.send(json.dumps(setup).encode())
+        self.control.sendall(json.dumps(setup).encode())
 
     def wait_ready(self) -> None:
         """Wait until the preloaded modules are in.
@@ -177,15 +188,12 @@ class Worker:
 
     def kill(self) -> None:
         """End the process and its children, and free what it held."""
-        if self.process.poll() is None:
+        # It ends by itself when the other end closes. Left to do so, it takes the processes around
+        # it along in order, and none of them stays behind as a zombie.
+        self.control.close()
+        try:
+            self.process.wait(_FAREWELL_S)
+        except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-        self.control.close()
         self._log.close()
-
-
-def command(control_fd: int) -> list[str]:
-    """Return the command line of a worker."""
-    here = str(Path(__file__).parent)
-    # -P: the current folder is no place to import from; -s: nor is the user's home.
-    return [sys.executable, "-s", "-P", "-c", _BOOT, here, str(control_fd)]

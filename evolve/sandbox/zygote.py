@@ -18,15 +18,14 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 from evolve.sandbox import child
+from evolve.sandbox.confine import Confinement
 
 #: Messages from the pool: run a program (with its channel and its print pipe); kill it now.
 START, KILL = b"S", b"K"
 
-_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _SHORTEST_LOOK_S = 0.02
 
@@ -54,32 +53,36 @@ def main(control_fd: int) -> None:
     except Exception as error:  # noqa: BLE001 - told to the pool, which raises it
         control.send(json.dumps({"fault": f"{type(error).__name__}: {error}"}).encode())
         return
-    # No memory image, no environment and no core file for others of the same user.
-    prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    try:
+        confinement = Confinement(setup["layers"])
+    except OSError as error:
+        control.send(json.dumps({"refused": str(error)}).encode())
+        return
     gc.collect()
-    control.send(json.dumps({"pid": os.getpid()}).encode())
-    _serve(control, runner, setup["limits"])
+    control.send(b"{}")
+    _serve(control, child.Task(runner, setup["limits"], confinement))
 
 
-def _serve(control: socket.socket, runner: CodeType, limits: dict[str, Any]) -> None:
+def _serve(control: socket.socket, task: child.Task) -> None:
     while True:
         message, fds, _, _ = socket.recv_fds(control, 16, 2)
         if not message:
-            return
+            # Whatever the preloaded modules registered for the exit has no say.
+            os._exit(0)
         if message != START:
             # A KILL that crossed the report of a candidate which had just ended.
             continue
         pid = os.fork()
         if pid == 0:
             try:
-                child.main(fds[0], fds[1], runner, limits)
+                child.main(fds[0], fds[1], task)
             except BaseException:  # noqa: BLE001 - the end of this process, shown to the pool
                 traceback.print_exc()
             finally:
                 os._exit(70)
         for fd in fds:
             os.close(fd)
-        control.send(json.dumps(_watch(control, pid, limits["cpu_s"])).encode())
+        control.send(json.dumps(_watch(control, pid, task.limits["cpu_s"])).encode())
 
 
 def _watch(control: socket.socket, pid: int, cpu_s: float) -> dict[str, Any]:

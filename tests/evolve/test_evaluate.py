@@ -11,6 +11,7 @@ from evolve.errors import SandboxError, TaskError
 from evolve.evaluate import evaluate, evaluate_many
 from evolve.sandbox import Pool, Status
 from evolve.task import Case, Descriptor, Invalid, Limits, Objective, Stage, Task
+from tests.evolve.workers import zygote
 
 RUNNER = "def run(program, given):\n    return program.f(given)\n"
 LIMITS = Limits(wall_s=10.0, cpu_s=0.5, memory_mb=1024)
@@ -220,7 +221,7 @@ class Saboteur:
         session = self.pool.session(source)
         if self.deaths:
             self.deaths -= 1
-            os.kill(session._worker.process.pid, signal.SIGKILL)
+            os.kill(zygote(session._worker), signal.SIGKILL)
         return session
 
 
