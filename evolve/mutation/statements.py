@@ -11,6 +11,9 @@ from evolve.mutation.pieces import Draws, Known, binary, call, foreign
 from evolve.mutation.sites import Site, Statement
 
 
+_MAX_DELETED = 8
+
+
 class Hunk(NamedTuple):
     """Replaces shown lines ``first`` to ``last`` (0-based; none if last is first - 1)."""
 
@@ -63,11 +66,15 @@ def can_delete(statement: Statement) -> bool:
     node = statement.node
     if statement.suite < 2 or not statement.in_function or statement.chained:
         return False
+    if statement.last - statement.first >= _MAX_DELETED:
+        return False
     if isinstance(node, ast.Assign):
         target = node.targets[0]
         known = isinstance(target, ast.Name) and target.id in statement.env
         return len(node.targets) == 1 and (known or isinstance(target, ast.Subscript))
-    if isinstance(node, (ast.If, ast.For, ast.While)):
+    if isinstance(node, ast.If):
+        return statement.after is not None and _bound(node) <= statement.env.keys()
+    if isinstance(node, (ast.For, ast.While)):
         return statement.after is not None
     return isinstance(node, ast.AugAssign) or (
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
@@ -135,11 +142,15 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _bound(node: ast.AST) -> set[str]:
-    return {
-        inner.id
-        for inner in ast.walk(node)
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
-    }
+    bound = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+            bound.add(inner.id)
+        elif isinstance(inner, ast.alias):
+            bound.add(inner.asname or inner.name.partition(".")[0])
+        elif isinstance(inner, (ast.FunctionDef, ast.ClassDef)):
+            bound.add(inner.name)
+    return bound
 
 
 def rewritten(statement: Statement) -> list[str]:

@@ -159,6 +159,8 @@ class _Reader:
     modules: Mapping[str, str]
     offset: int = 0
     shift: int = 0
+    # Inside a class: what its methods see, which is not what it binds.
+    around_class: dict[str, str] | None = None
     statements: list[Statement] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
 
@@ -216,11 +218,16 @@ class _Reader:
         """Visit the suites of a statement and note what it binds."""
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             env[node.name] = "F"
-            inner = env | parameter_kinds(node, self.modules)
+            around, self.around_class = self.around_class, None
+            inner = dict(env if around is None else around)
+            inner |= parameter_kinds(node, self.modules)
             self.suite(node.body, inner, in_function=True)
+            self.around_class = around
         elif isinstance(node, ast.ClassDef):
             env[node.name] = "F"
+            around, self.around_class = self.around_class, dict(env)
             self.suite(node.body, dict(env), in_function=False)
+            self.around_class = around
         elif isinstance(node, (ast.For, ast.AsyncFor)):
             inner = dict(env)
             bind_loop(node.target, node.iter, inner, self.modules)
