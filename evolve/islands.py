@@ -13,6 +13,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from evolve.archive import Archive
+    from evolve.members import Members
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,10 @@ def pooled_metrics(archives: Sequence[Archive]) -> ArchiveMetrics:
         set_utility=float(leaders[bank.dirichlet].mean()),
         best=tuple(best.tolist()),
         best_mean=float(leaders[-1]),
-        n_programs=len(np.unique(np.concatenate([m.ids for m in members]))),
+        n_programs=len(members[0].ids) if len(members) == 1 else _distinct(members),
         n_cells=len(cells),
     )
+
+
+def _distinct(members: Sequence[Members]) -> int:
+    return len(np.unique(np.concatenate([m.ids for m in members])))
