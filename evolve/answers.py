@@ -40,7 +40,7 @@ def candidates_of(
         state: What is known; it takes note of each candidate.
         budget: Candidates that the run may send to the sandbox in all.
     """
-    found = []
+    found: list[Candidate] = []
     for answer in parse_completion(completion.text, form, answers):
         source, print_, fate, detail, twin = None, None, answer.fault, "", None
         if fate is None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from evolve.errors import EvolveError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from evolve.progress import ConsoleObserver
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -180,14 +186,13 @@ def sandbox_check() -> None:
         typer.echo(line)
 
 
-def _console():  # type: ignore[no-untyped-def]  # rich is slow to import
+def _console() -> Console:
     from rich.console import Console
 
     return Console()
 
 
-def _drive(go, folder: Path) -> None:  # type: ignore[no-untyped-def]
-    from evolve.plots import plot_run
+def _drive(go: Callable[[ConsoleObserver], object], folder: Path) -> None:
     from evolve.progress import ConsoleObserver
     from evolve.showing import outcome_lines
     from evolve.store import Store
@@ -196,9 +201,11 @@ def _drive(go, folder: Path) -> None:  # type: ignore[no-untyped-def]
     with ConsoleObserver(console) as observer:
         go(observer)
     with Store(folder) as store:
-        lines = outcome_lines(store)
+        lines = list(outcome_lines(store))
     for line in [*observer.summary(), *lines]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+    from evolve.plots import plot_run
+
     for path in plot_run(folder, folder / "plots"):
         console.print(str(path), markup=False, highlight=False, soft_wrap=True)
     if observer.interrupted:

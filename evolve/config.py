@@ -151,7 +151,7 @@ def dump_config(config: Config) -> str:
 
 
 def _assign(key: str, value: object) -> str:
-    # JSON scalars are TOML scalars but for two: TOML has no surrogate pairs, and refuses a bare DEL.
+    # JSON scalars are TOML scalars, but TOML has no surrogate pairs and refuses a bare DEL.
     text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return f"{key} = {text}"
 

@@ -14,17 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from evolve.canonical import View, raw_view
+from evolve import pocket
+from evolve.canonical import View, canonical_view, raw_view
 from evolve.config import Config, Training
 from evolve.edits import EditForm
 from evolve.errors import ConfigError, PolicyError
 from evolve.policy import Ask, Completion
 from evolve.prompts import Shown, instruct
 from evolve.records import Candidate, VersionRecord
-from evolve.seeding import seed_for
+from evolve.seeding import rng_for, seed_for
+from evolve.smollm2 import smollm2_folder
 from evolve.store import Store
 from vpo.advantages import ESTIMATORS, compute_advantages
 from vpo.checkpoint import load_checkpoint, save_checkpoint
@@ -326,7 +329,7 @@ def training_batch(
     return batch
 
 
-def useful_shares(store: Store, version: int, answers: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+def useful_shares(store: Store, version: int, answers: int) -> npt.NDArray[np.float64]:
     """Return, for each prompt that a version answered, the share of its answers that were useful.
 
     Useful is an answer that became a valid program which the run had not seen; ``answers`` is the
@@ -357,12 +360,12 @@ def open_model(config: Config, folder: Path) -> tuple[ModelPolicy, PolicyLearner
         PolicyError: If the model cannot be loaded.
     """
     _check_training(config.training)
-    disable_progress_bar()
-    pocket = config.policy.name == "pocket"
-    if pocket:
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    embedded = config.policy.name == "pocket"
+    if embedded:
         # A model this small is slower on several threads, and its logits depend on their number.
         torch.set_num_threads(1)
-    policy = _open_pocket(config) if pocket else _open_general(config)
+    policy = _open_pocket(config) if embedded else _open_general(config)
     if not config.training.every:
         return policy, None
     base = policy.model
@@ -379,7 +382,7 @@ def open_model(config: Config, folder: Path) -> tuple[ModelPolicy, PolicyLearner
         temperature=config.policy.temperature,
     )
     trainer = Trainer(adapted, settings, seed=seed_for(config.seed, "trainer"))
-    return policy, PolicyLearner(policy, config, folder, trainer, base, not pocket)
+    return policy, PolicyLearner(policy, config, folder, trainer, base, not embedded)
 
 
 def _gain(config: Training, rollouts: Sequence[Rollout]) -> dict[str, Any]:
@@ -406,7 +409,9 @@ def _check_training(training: Training) -> None:
 
 
 def _open_general(config: Config) -> ModelPolicy:
-    name = config.policy.name.removeprefix("hf:")
+    name: str | Path = config.policy.name.removeprefix("hf:")
+    if name == "smollm2":
+        name = smollm2_folder()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     try:
@@ -438,7 +443,27 @@ def _open_general(config: Config) -> ModelPolicy:
 
 
 def _open_pocket(config: Config) -> ModelPolicy:
-    from evolve import pocket
+    if config.search.answers > pocket.MAX_ANSWERS:
+        raise ConfigError(
+            f"search.answers = {config.search.answers}: the pocket model writes "
+            f"{pocket.MAX_ANSWERS} answers at most"
+        )
 
-    model, tokenizer = load_policy(pocket.weights_folder())
-    raise NotImplementedError
+    def render(shown: Shown) -> str:
+        rng = rng_for(shown.key[0], "window", *shown.key[1:])
+        return pocket.render(shown.view.lines, shown.rewards, shown.weights, shown.answers, rng)
+
+    try:
+        model, tokenizer = load_policy(pocket.weights_folder())
+    except ValueError as error:
+        raise PolicyError(str(error)) from error
+    return ModelPolicy(
+        "line",
+        model,
+        tokenizer,
+        render,
+        canonical_view,
+        config.policy.temperature,
+        config.policy.max_new_tokens,
+        pocket.MAX_PROMPT_TOKENS,
+    )

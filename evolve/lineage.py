@@ -59,11 +59,11 @@ def changes(before: str, after: str) -> list[str]:
     return [line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---")]
 
 
-def lineage_graph(steps: list[Step]) -> networkx.DiGraph:
+def lineage_graph(steps: list[Step]) -> networkx.DiGraph[int]:
     """Return an ancestry as a graph: nodes are program ids, edges carry what changed."""
     import networkx as nx
 
-    graph = nx.DiGraph()
+    graph: networkx.DiGraph[int] = nx.DiGraph()
     for generation, step in enumerate(steps):
         graph.add_node(
             step.candidate.id, generation=generation, mean=step.mean, version=step.version

@@ -40,6 +40,7 @@ class Shown:
         feedback: What went wrong with the last child of this parent, or "".
         inspirations: Views of programs from other cells with their reward vectors.
         answers: Number of answers asked for.
+        key: Where the prompt stands in the run: (seed, round, slot).
     """
 
     task: Task
@@ -49,6 +50,7 @@ class Shown:
     feedback: str
     inspirations: tuple[tuple[View, tuple[float, ...]], ...]
     answers: int
+    key: tuple[int, int, int]
 
     @property
     def emphasis(self) -> int:

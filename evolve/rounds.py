@@ -47,21 +47,21 @@ def propose(
     for prompt in done:
         yield Proposal(prompt, tuple(store.candidates_of_prompt(prompt.id)))
     picks = choose_parents(round_, config, state)
+    first_prompt = store.last_id("prompts") + 1 - len(done)
     prompts = [
-        _prompt(slot, pick, round_, task, config, state, policy)
+        _prompt(first_prompt + slot, slot, pick, round_, task, config, state, policy)
         for slot, pick in enumerate(picks)
         if slot >= len(done)
     ]
     asks = [ask for _, ask in prompts]
-    next_prompt = store.last_id("prompts") + 1
     next_rollout = store.last_id("rollouts") + 1
     next_candidate = store.last_id("candidates") + 1
     search = config.search
-    for (partial, ask), completions in zip(
+    for (prompt, ask), completions in zip(
         prompts, policy.sample(asks, search.rollouts, search.answers), strict=True
     ):
-        prompt = PromptRecord(next_prompt, *partial)
-        rollouts, candidates = [], []
+        rollouts: list[RolloutRecord] = []
+        candidates: list[Candidate] = []
         for repeat, completion in enumerate(completions):
             rollouts.append(
                 RolloutRecord(
@@ -88,7 +88,6 @@ def propose(
             candidates += read
             next_candidate += len(read)
             next_rollout += 1
-        next_prompt += 1
         with store.transaction():
             store.add_prompt(prompt, rollouts, candidates)
         yield Proposal(prompt, tuple(candidates))
@@ -117,6 +116,7 @@ def choose_parents(round_: int, config: Config, state: SearchState) -> list[Pick
 
 
 def _prompt(
+    id_: int,
     slot: int,
     pick: Pick,
     round_: int,
@@ -124,7 +124,7 @@ def _prompt(
     config: Config,
     state: SearchState,
     policy: Policy,
-) -> tuple[tuple[object, ...], Ask]:
+) -> tuple[PromptRecord, Ask]:
     parent = state.programs[pick.parent]
     others = [state.programs[id_] for id_ in pick.inspirations]
     view = policy.view(parent.source)
@@ -137,20 +137,22 @@ def _prompt(
             feedback=state.feedback.get(parent.id, ""),
             inspirations=tuple((policy.view(other.source), other.rewards) for other in others),
             answers=config.search.answers,
+            key=(config.seed, round_, slot),
         )
     )
-    record = (
-        round_,
-        slot,
-        pick.island,
-        pick.cell,
-        pick.parent,
-        pick.inspirations,
-        pick.arm,
-        pick.probability,
-        pick.weights,
-        text,
-        tokens,
+    record = PromptRecord(
+        id=id_,
+        round=round_,
+        slot=slot,
+        island=pick.island,
+        cell=pick.cell,
+        parent=pick.parent,
+        inspirations=pick.inspirations,
+        arm=pick.arm,
+        probability=pick.probability,
+        weights=pick.weights,
+        text=text,
+        tokens=tokens,
     )
     ask = Ask(view, text, tokens, tuple(o.source for o in others), (config.seed, round_, slot))
     return record, ask

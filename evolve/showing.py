@@ -8,7 +8,8 @@ from pathlib import Path
 from evolve.config import load_config
 from evolve.errors import EvolveError, StoreError
 from evolve.lineage import Step, ancestry, best_program, changes
-from evolve.sandbox.text import printable
+from evolve.program import MAX_SOURCE_BYTES
+from evolve.sandbox.text import clean
 from evolve.store import Store
 from evolve.task import Task, load_task, task_folders
 
@@ -23,7 +24,7 @@ def program_lines(store: Store, program: int) -> Iterator[str]:
     for axis, value in zip(task.descriptors, step.verdict.descriptors or (), strict=False):
         yield f"  {axis.name:24s} {value:12.6g} {axis.unit}"
     yield ""
-    yield from printable(step.candidate.source or "").splitlines()
+    yield from clean(step.candidate.source or "", MAX_SOURCE_BYTES, keep_lines=True).splitlines()
     yield ""
     yield f"ancestry, {len(steps) - 1} edits:"
     for before, after in zip([None, *steps], steps, strict=False):
@@ -106,4 +107,4 @@ def _step_lines(before: Step | None, step: Step) -> Iterator[str]:
         f"round {step.round}, policy v{step.version}, {step.candidate.operator}"
     )
     for line in changes(before.candidate.source or "", step.candidate.source or ""):
-        yield f"          {printable(line)}"
+        yield f"          {clean(line, 200, keep_lines=True)}"

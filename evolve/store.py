@@ -12,7 +12,6 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
-from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TextIO, TypeVar
@@ -356,7 +355,7 @@ class Store:
         return -1 if row[0] is None else int(row[0])
 
     def _read(self, kind: type[Record], query: str, *values: int) -> Iterator[Record]:
-        decoders = _decoders(kind)
+        decoders = _DECODERS[kind]
         for row in self._db.execute(query, values):
             yield kind(*[d(v) if d and v is not None else v for d, v in zip(decoders, row)])  # noqa: B905
 
@@ -365,18 +364,22 @@ def _encode(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, (tuple, dict)) else value
 
 
-@cache
-def _decoders(kind: type) -> tuple[Callable[[Any], Any] | None, ...]:
-    return tuple(
-        next((decode for name, decode in _DECODERS.items() if name in str(field.type)), None)
-        for field in fields(kind)
+def _decoder(annotation: str) -> Callable[[Any], Any] | None:
+    if annotation.startswith("tuple"):
+        return lambda text: tuple(json.loads(text))
+    return {"Mapping": json.loads, "bool": bool}.get(annotation.partition("[")[0])
+
+
+_DECODERS: dict[type, tuple[Callable[[Any], Any] | None, ...]] = {
+    kind: tuple(_decoder(str(field.type)) for field in fields(kind))
+    for kind in (
+        PromptRecord,
+        RolloutRecord,
+        Candidate,
+        EvaluationRecord,
+        AddRecord,
+        VersionRecord,
     )
-
-
-_DECODERS: dict[str, Callable[[Any], Any]] = {
-    "tuple": lambda text: tuple(json.loads(text)),
-    "Mapping": json.loads,
-    "bool": bool,
 }
 
 

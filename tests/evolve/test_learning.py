@@ -72,10 +72,14 @@ def run(tiny_llama, toy_task, tmp_path):
         yield config, folder, policy, learner, store
 
 
+def shown_for(task, view):
+    return Shown(task, view, (0.2,) * 3, (1 / 3,) * 3, "", (), ANSWERS, (0, 0, 0))
+
+
 def fill(store, task, policy, round_):
     """Store a round whose rewards favour completions with many even tokens."""
     view = policy.view(task.initial)
-    text, tokens = policy.render(Shown(task, view, (0.2,) * 3, (1 / 3,) * 3, "", (), ANSWERS))
+    text, tokens = policy.render(shown_for(task, view))
     asks = [Ask(view, text, tokens, (), (0, round_, slot)) for slot in range(3)]
     if round_ == 0:
         with store.transaction():
@@ -194,7 +198,8 @@ def test_a_version_that_does_worse_is_rolled_back_to_its_parent(run):
     with store.transaction():
         store._db.execute(
             "UPDATE evaluations SET rewards = NULL WHERE candidate IN"
-            " (SELECT c.id FROM candidates c JOIN rollouts r ON r.id = c.rollout WHERE r.version = 1)"
+            " (SELECT c.id FROM candidates c JOIN rollouts r ON r.id = c.rollout"
+            " WHERE r.version = 1)"
         )
     record = learner.update(store, 1)
     assert not record.active
@@ -233,4 +238,4 @@ def test_a_prompt_that_does_not_fit_is_refused(tiny_llama, toy_task, tmp_path):
     task = load_task(toy_task)
     long = policy.view(task.initial.replace("    z = y - 3\n", "    z = y - 3\n" * 100))
     with pytest.raises(PolicyError, match="do not fit into the model's context of 1024"):
-        policy.render(Shown(task, long, (0.2,) * 3, (1 / 3,) * 3, "", (), ANSWERS))
+        policy.render(shown_for(task, long))
