@@ -97,8 +97,10 @@ class Confinement:
             # Root of a container with one user, or without the right to change it: as that root,
             # but without capabilities.
             self._uid = None
+        if code == 1 and self._rules < 0:
+            raise PermissionError(errno.EACCES, f"the interpreter is not readable for user {uid}")
         # The interpreter lives in root's home. Landlock still confines what can be read.
-        self._keep_reading = code == 1 and self._rules >= 0
+        self._keep_reading = code == 1
 
 
 def landlock_version() -> int:

@@ -141,7 +141,7 @@ def choose(min_tier: str) -> str:
 
 def layers(tier: str, index: int) -> dict[str, Any]:
     """Return what :class:`evolve.sandbox.confine.Confinement` needs for worker ``index``."""
-    readable, listable = _readable() if tier in "AB" else ((), ())
+    readable, listable = _readable()
     return {
         "landlock": tier in "AB",
         "seccomp": tier in "ABC",

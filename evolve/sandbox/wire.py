@@ -45,7 +45,7 @@ def encode(value: Any) -> bytes:
     Raises:
         WireError: If ``value`` holds anything else, a NaN, an infinity, or is nested too deeply.
     """
-    return json.dumps(_pack(value, 0), separators=(",", ":"), allow_nan=False).encode()
+    return _ENCODE(_pack(value, 0)).encode()
 
 
 def decode(payload: bytes) -> Any:
@@ -55,9 +55,7 @@ def decode(payload: bytes) -> Any:
         WireError: If it is anything but the encoding of plain data.
     """
     try:
-        value = json.loads(
-            payload.decode(), object_pairs_hook=_untag, parse_constant=_refuse_constant
-        )
+        value = _DECODE(payload.decode())
     except RecursionError:
         raise WireError(f"data is nested deeper than {MAX_DEPTH}") from None
     except WireError:
@@ -140,9 +138,11 @@ def _untag_dict(body: list[Any]) -> dict[str | int, Any]:
 
 
 def _untag_array(dtype: Any, shape: Any, data: Any) -> Any:
-    # Imported here: a sandbox whose task does not use numpy never pays for it.
-    import numpy as np
-
+    try:
+        # Imported here: a sandbox whose task does not use numpy never pays for it.
+        import numpy as np
+    except ImportError:
+        raise WireError("an array cannot be read without numpy") from None
     if [type(dtype), type(shape), type(data)] != [str, list, str] or dtype not in _DTYPES:
         raise WireError("not plain data: an array with an unknown dtype or shape")
     if len(shape) > _MAX_DIMENSIONS or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
@@ -206,3 +206,8 @@ def _check_text(value: str) -> None:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise WireError(f"{name} is not a finite number")
+
+
+# Made once, and out of reach of a candidate that patches the module json.
+_ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_DECODE = json.JSONDecoder(object_pairs_hook=_untag, parse_constant=_refuse_constant).decode
