@@ -13,7 +13,7 @@ from typing import get_args
 
 from evolve.canonical import View, to_source
 from evolve.errors import EvolveError
-from evolve.program import MAX_SOURCE_BYTES, Checked, check, has_marker
+from evolve.program import MAX_SOURCE_BYTES, Checked, check, has_marker, too_large
 from evolve.reading import (
     CLOSE_TAG,
     READERS,
@@ -142,7 +142,7 @@ def apply_answer(view: View, answer: Answer) -> Applied:
     ):
         return Applied(None, "outside_block", "a block marker inside a block")
     source = to_source(view, blocks)
-    if len(source) > MAX_SOURCE_BYTES or len(source.encode(errors="replace")) > MAX_SOURCE_BYTES:
+    if too_large(source):
         return Applied(None, "too_large", f"more than {MAX_SOURCE_BYTES} bytes")
     try:
         checked = check(source)

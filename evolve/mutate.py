@@ -61,7 +61,7 @@ def propose(
     """Return a completion in the line form with ``n_answers`` different edits of a program.
 
     There are fewer only where the program leaves no room for so many. Every draw comes from
-    ``rng``.
+    ``rng``. Not for two threads at once: what is known of a program is shared between calls.
 
     Args:
         view: The program as shown, raw or canonical.

@@ -131,6 +131,13 @@ def has_marker(lines: Iterable[str]) -> bool:
     return any(_MARKER.match(line) for line in lines)
 
 
+def too_large(source: str) -> bool:
+    """Return whether a text has more than :data:`MAX_SOURCE_BYTES`."""
+    if len(source) > MAX_SOURCE_BYTES:
+        return True
+    return not source.isascii() and len(source.encode(errors="replace")) > MAX_SOURCE_BYTES
+
+
 def parse_source(source: str) -> ast.Module:
     """Return the tree of a program text, whatever the text holds.
 
@@ -138,7 +145,7 @@ def parse_source(source: str) -> ast.Module:
         SyntaxError: If it is no Python, or larger than :data:`MAX_SOURCE_BYTES`, or nested deeper
             than the parser can follow.
     """
-    if len(source) > MAX_SOURCE_BYTES or len(source.encode(errors="replace")) > MAX_SOURCE_BYTES:
+    if too_large(source):
         raise SyntaxError(f"the program is longer than {MAX_SOURCE_BYTES} bytes")
     try:
         if "\\" not in source:
@@ -162,7 +169,7 @@ def check(source: str) -> Checked:
         SyntaxError: As :func:`parse_source`, and for a ``return``, ``yield``, ``break`` or
             parameter in a wrong place.
     """
-    if len(source) > MAX_SOURCE_BYTES:
+    if too_large(source):
         raise SyntaxError(f"the program is longer than {MAX_SOURCE_BYTES} bytes")
     try:
         parts = _parts(source)

@@ -81,6 +81,7 @@ def test_unusable_blocks_are_named(source, message):
 HOSTILE = {
     "too large": "x = 1\n" * (MAX_SOURCE_BYTES // 6 + 1),
     "too large in bytes": "# " + "é" * (MAX_SOURCE_BYTES // 2),
+    "too large in bytes, in parts": "x = 'é'\n" * (MAX_SOURCE_BYTES // 9 + 1),
     "null byte": "x = 1\0",
     "surrogate": "x = '\ud800'",
     "parentheses": "(" * 30000 + ")" * 30000,
