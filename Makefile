@@ -7,10 +7,11 @@ export OMP_NUM_THREADS = 1
 export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint clean
 
+# DEMO holds further options, for example DEMO="--seed 1".
 demo: $(VENV)/.installed
-	$(BIN)/evolve demo
+	$(BIN)/evolve run online_bin_packing --evaluations 2400 $(DEMO)
 
 test: $(VENV)/.installed-dev lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
