@@ -10,7 +10,6 @@ from evolve.mutation.expressions import combined, scalar_test, wrapped
 from evolve.mutation.pieces import Draws, Known, binary, call, foreign
 from evolve.mutation.sites import Site, Statement
 
-
 _MAX_DELETED = 8
 
 
