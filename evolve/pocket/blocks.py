@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -103,8 +104,8 @@ def _result(draft: Draft, short: bool) -> tuple[str, str]:
     kinds = [kind for kind in "aafl" if draft.names[kind]] or ["f"]
     if not short and draft.chance(0.3):
         parts = [draft.expression(draft.one_of(kinds), 2) for _ in range(draft.rng.integers(2, 5))]
-        open_, close = draft.one_of(("()", "()", "[]"))
-        return open_ + ", ".join(parts) + close, "t"
+        brackets = draft.one_of(("()", "()", "[]"))
+        return brackets[0] + ", ".join(parts) + brackets[1], "t"
     kind = draft.one_of(kinds)
     return draft.expression(kind, 1), kind
 
@@ -130,15 +131,20 @@ def _statement(draft: Draft, depth: int) -> list[str]:
     if how == "s:item" and _assignable(draft, "a"):
         name = draft.one_of(_assignable(draft, "a"))
         index = draft.one_of(draft.names["i"]) if draft.names["i"] else "0"
-        forms = ("{0}[{1}] = {2}", "{0}[{1}] += {2}", "{0}[{3}] = {2}", "{0}[{1}] *= {2}")
+        forms: Sequence[str] = (
+            "{0}[{1}] = {2}",
+            "{0}[{1}] += {2}",
+            "{0}[{3}] = {2}",
+            "{0}[{1}] *= {2}",
+        )
         if draft.chance(0.6):
             forms = forms[:2]
         value, mask = draft.expression("f", 1), draft.expression("b", 1)
         return [draft.one_of(forms).format(name, index, value, mask)]
     if how == "s:helper" and draft.helpers:
-        name, kinds, kind = draft.helpers[int(draft.rng.integers(len(draft.helpers)))]
-        call = f"{name}({', '.join(draft.expression(k, 2) for k in kinds)})"
-        return [f"{draft.fresh(kind)} = {call}"]
+        name, takes, gives = draft.helpers[int(draft.rng.integers(len(draft.helpers)))]
+        call = f"{name}({', '.join(draft.expression(kind, 2) for kind in takes)})"
+        return [f"{draft.fresh(gives)} = {call}"]
     kind = draft.pick("a", "f", "b", "m", "l", "i")
     if kind in "bml" and draft.chance(0.5):
         kind = draft.one_of("af")

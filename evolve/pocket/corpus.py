@@ -1,4 +1,4 @@
-"""The training text: programs as prompts, and edits of the scripted mutator that are worth learning.
+"""The training text: programs as prompts, and those edits of the mutator that are worth learning.
 
 For made-up programs an edit is kept if the edited program runs and returns something new; for
 functions of the library, which are not run, if it parses, lacks no name and is one of the milder
@@ -19,11 +19,12 @@ from tokenizers import Tokenizer
 
 from evolve import mutate
 from evolve.canonical import View, canonical_view
-from evolve.edits import Change, apply_answer, parse_completion
+from evolve.edits import apply_answer, parse_completion
 from evolve.pocket.blocks import invented_program
 from evolve.pocket.library import as_program, library_programs
 from evolve.pocket.prompt import MAX_ANSWERS, render
 from evolve.pocket.trials import inputs_for, limit_this_process, outcome
+from evolve.reading import Change
 from evolve.seeding import rng_for
 
 #: Programs in one file of the corpus.

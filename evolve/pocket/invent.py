@@ -213,16 +213,16 @@ def _array(draft: Draft, depth: int) -> str:
     if how == "a:clip":
         return f"np.clip({inner}, {draft.one_of(('0', '0.1', '-1', '1e-06'))}, {constant(draft)})"
     if how == "a:order":
-        forms = (
+        orders = (
             "np.sort({0})",
             "np.argsort({0})",
             "np.cumsum({0})",
             "{1}[::-1]",
             "np.sort({0})[::-1]",
         )
-        return draft.one_of(forms).format(inner, name)
+        return draft.one_of(orders).format(inner, name)
     if how == "a:like":
-        forms = (
+        fresh_ones = (
             *(
                 "np.arange(len({0}))",
                 "np.zeros(len({0}))",
@@ -232,9 +232,9 @@ def _array(draft: Draft, depth: int) -> str:
             *("np.full(len({0}), {1})", "np.linspace(0, 1, len({0}))", "np.arange({0}.size)"),
             *("np.full_like({0}, {1})", "np.arange(len({0})) / len({0})", "{0}.copy()"),
         )
-        return "(" + draft.one_of(forms).format(name, draft.expression("f", 2)) + ")"
+        return "(" + draft.one_of(fresh_ones).format(name, draft.expression("f", 2)) + ")"
     if how == "a:scale":
-        forms = (
+        scales = (
             *(
                 "({0} - np.mean({0})) / (np.std({0}) + 1e-09)",
                 "{0} / np.max({0})",
@@ -247,25 +247,25 @@ def _array(draft: Draft, depth: int) -> str:
             ),
             *("{0} / (np.sum(np.abs({0})) + 1e-09)", "{0} / (np.linalg.norm({0}) + 1e-09)"),
         )
-        return f"({draft.one_of(forms).format(name)})"
+        return f"({draft.one_of(scales).format(name)})"
     if how == "a:matrix" and draft.names["m"]:
         matrix = draft.expression("m", depth + 1)
         what = draft.one_of(("sum", "max", "min", "mean", "sum"))
-        forms = ("np.{1}({0}, axis=1)", "np.{1}({0}, axis=0)", "{0} @ {2}", "np.diag({0})")
-        return f"({draft.one_of(forms).format(matrix, what, name)})"
+        reduced = ("np.{1}({0}, axis=1)", "np.{1}({0}, axis=0)", "{0} @ {2}", "np.diag({0})")
+        return f"({draft.one_of(reduced).format(matrix, what, name)})"
     if how == "a:bound":
         what = draft.one_of(("maximum", "minimum"))
         return f"np.{what}({inner}, {draft.expression(draft.one_of('af'), depth + 2)})"
     if how == "a:power":
         return f"{name} ** {draft.one_of(('2', '2', '3', '0.5', '1.5'))}"
     if how == "a:shift":
-        forms = (
+        shifts = (
             "np.roll({0}, 1)",
             "np.roll({0}, -1)",
             "np.diff({0}, prepend=0)",
             "np.gradient({0})",
         )
-        return draft.one_of(forms).format(inner)
+        return draft.one_of(shifts).format(inner)
     if how == "a:count":
         return f"({draft.expression('b', depth + 1)}).astype(float)"
     return _operation(draft, inner, draft.expression("a", depth + 1))
@@ -291,7 +291,7 @@ def _matrix(draft: Draft, depth: int) -> str:
         return name
     left, right = _known(draft, "a") or _array(draft, 2), _known(draft, "a") or _array(draft, 2)
     if name is None or draft.chance(0.3):
-        forms = (
+        made = (
             *(
                 "{0}[:, None] - {0}",
                 "{0}[:, None] + {1}",
@@ -301,7 +301,7 @@ def _matrix(draft: Draft, depth: int) -> str:
             *("np.abs({0}[:, None] - {0}[None, :])", "np.subtract.outer({0}, {0})", "np.diag({0})"),
             *("np.maximum({0}[:, None], {1})", "{0}[:, None] * {1}[None, :]", "np.eye(len({0}))"),
         )
-        return f"({draft.one_of(forms).format(left, right)})"
+        return f"({draft.one_of(made).format(left, right)})"
     other = draft.expression("m", depth + 1)
     forms = (
         *("np.abs({0})", "{0} * {0}", "np.sqrt({0} * {0} + {1} * {1})", "np.hypot({0}, {1})"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from torch.nn import functional
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from evolve.pocket.batches import Batch
-from evolve.pocket.tokenizer import EOS, PAD, save_tokenizer
+from evolve.pocket.tokens import EOS, PAD, save_tokenizer
 
 #: Prompt tokens teach what programs look like; they count this much in the loss.
 PROMPT_WEIGHT = 0.3
@@ -47,8 +46,8 @@ def loss_of(model: LlamaForCausalLM, batch: Batch) -> tuple[Tensor, Tensor]:
     ).last_hidden_state
     logits = model.lm_head(hidden.flatten(0, 1)[batch.source])
     losses = functional.cross_entropy(logits.float(), batch.target, reduction="none")
-    weights = torch.where(batch.in_answer, 1.0, PROMPT_WEIGHT)
-    return (losses * weights).sum() / weights.sum(), losses[batch.in_answer].mean().detach()
+    weights = torch.tensor([0.0, PROMPT_WEIGHT, 1.0])[batch.kind]
+    return (losses * weights).sum() / weights.sum(), losses[batch.kind == 2].mean().detach()
 
 
 def export(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path) -> None:
@@ -57,13 +56,13 @@ def export(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
     copy = LlamaForCausalLM(model.config)
     copy.load_state_dict(model.state_dict())
-    copy.generation_config = GenerationConfig(
+    copy.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
         eos_token_id=model.config.eos_token_id,
         pad_token_id=model.config.pad_token_id,
         do_sample=True,
         max_new_tokens=160,
     )
-    copy.to(torch.bfloat16).save_pretrained(str(part))
+    copy.bfloat16().save_pretrained(str(part))
     save_tokenizer(tokenizer, part)
     shutil.rmtree(folder, ignore_errors=True)
-    os.replace(part, folder)
+    part.replace(folder)

@@ -7,6 +7,7 @@ that is already there, the batches depend on the seed alone; the learning rate f
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import time
@@ -23,7 +24,7 @@ from transformers import LlamaForCausalLM
 from evolve.pocket.batches import Row, batches, collate, read_rows
 from evolve.pocket.corpus import sample_texts, write_corpus
 from evolve.pocket.model import export, loss_of, make_model
-from evolve.pocket.tokenizer import EOS, PAD, save_tokenizer, train_tokenizer
+from evolve.pocket.tokens import EOS, PAD, save_tokenizer, token_id, train_tokenizer
 from evolve.seeding import rng_for
 
 _BATCH_TOKENS = 6144
@@ -80,7 +81,7 @@ def _build(out: Path, shards: int, seed: int, processes: int) -> None:
 
 
 def _train(out: Path, tokenizer: Tokenizer, first: int, seconds: float, seed: int) -> None:
-    eos, pad = tokenizer.token_to_id(EOS), tokenizer.token_to_id(PAD)
+    eos, pad = token_id(tokenizer, EOS), token_id(tokenizer, PAD)
     model = make_model(tokenizer, seed)
     optimizers = _optimizers(model)
     step, spent, epoch = 0, 0.0, 0
@@ -94,7 +95,7 @@ def _train(out: Path, tokenizer: Tokenizer, first: int, seconds: float, seed: in
     bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     start, seen = time.monotonic(), 0
     reported = saved = start
-    smooth = 0.0
+    smooth = math.log(model.config.vocab_size)
     while spent + time.monotonic() - start < seconds:
         shards.refresh()
         epoch += 1
@@ -109,14 +110,14 @@ def _train(out: Path, tokenizer: Tokenizer, first: int, seconds: float, seed: in
             batch = collate(chosen, pad)
             with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
                 loss, answer_loss = loss_of(model, batch)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             for optimizer in optimizers:
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
             step += 1
             seen += sum(row.length for row in chosen)
-            smooth += (answer_loss.item() - smooth) * max(0.02, 1 / step)
+            smooth += (answer_loss.item() - smooth) * 0.03
             if now - reported > _REPORT_S:
                 reported = now
                 _console.print(
@@ -126,13 +127,18 @@ def _train(out: Path, tokenizer: Tokenizer, first: int, seconds: float, seed: in
                 )
             if now - saved > _CHECKPOINT_S:
                 saved = now
+                _report_held_out(model, held_out, pad)
                 _save(out / "checkpoint.pt", model, optimizers, step, spent + now - start, epoch)
                 export(model, tokenizer, out / "weights")
     _save(out / "checkpoint.pt", model, optimizers, step, spent + time.monotonic() - start, epoch)
     export(model, tokenizer, out / "weights")
-    with torch.inference_mode():
-        parts = [loss_of(model, collate(held_out[i : i + 16], pad))[1] for i in range(0, 160, 16)]
-    _console.print(f"held-out answer loss {torch.stack(parts).mean():.4f} after {step} steps")
+    _report_held_out(model, held_out, pad)
+
+
+@torch.inference_mode()
+def _report_held_out(model: LlamaForCausalLM, rows: list[Row], pad: int) -> None:
+    parts = [loss_of(model, collate(rows[i : i + 16], pad))[1] for i in range(0, len(rows), 16)]
+    _console.print(f"held-out answer loss {torch.stack(parts).mean():.4f}")
 
 
 class _Shards:
@@ -199,7 +205,7 @@ def _save(
     }
     part = path.with_suffix(".part")
     torch.save(state, part)
-    os.replace(part, path)
+    part.replace(path)
 
 
 def _load(

@@ -103,7 +103,7 @@ class _TimeUp(BaseException):
 
 @contextmanager
 def _alarm() -> Iterator[None]:
-    def ring(number: int, frame: Any) -> None:
+    def ring(*_: object) -> None:
         raise _TimeUp
 
     old = signal.signal(signal.SIGALRM, ring)
@@ -128,8 +128,8 @@ def _graph(rng: np.random.Generator, n: int) -> Any:
 
 
 _KIND_MAKERS: dict[str, _Maker] = {
-    "f": lambda rng, n: float(rng.uniform(0.1, 2.0)),
-    "i": lambda rng, n: n,
+    "f": lambda rng, _: float(rng.uniform(0.1, 2.0)),
+    "i": lambda _, n: n,
     "a": _vector,
     "l": lambda rng, n: [float(v) for v in _vector(rng, n)],
     "m": lambda rng, n: rng.normal(size=(n, n)),
@@ -137,7 +137,7 @@ _KIND_MAKERS: dict[str, _Maker] = {
 _MAKERS: dict[str, _Maker] = {
     **dict.fromkeys(("a", "b", "t"), _KIND_MAKERS["f"]),
     **dict.fromkeys(("n",), _KIND_MAKERS["i"]),
-    **dict.fromkeys(("i", "j", "k"), lambda rng, n: int(rng.integers(1, 4))),
+    **dict.fromkeys(("i", "j", "k"), lambda rng, _: int(rng.integers(1, 4))),
     **dict.fromkeys(("x", "y", "z", "r", "ms", "due", "age", "hits", "size", "counts"), _vector),
     **dict.fromkeys(("xs", "ys", "ws", "vs", "hs"), _KIND_MAKERS["l"]),
     **dict.fromkeys(("ks", "js"), lambda rng, n: [int(v) for v in rng.integers(0, 4, n)]),

@@ -1,9 +1,9 @@
 """The tokenizer of the pocket model: byte-level BPE in which the parts of an edit are one token.
 
 Single tokens are the shown names v0 to v99, the start of a numbered line (line end and number, to
-99), answer openings @1 to @9, the header's marks, a change's sign with the indentation after it, an operator with the
-blanks around it, and whatever the training text has often, ``np.sqrt(`` for instance. Any text survives the way
-through: what is no token of its own is spelt in bytes.
+99), answer openings @1 to @9, the header's marks, a change's sign with the indentation after it, an
+operator with the blanks around it, and whatever the training text has often, ``np.sqrt(`` for
+instance. Any text survives the way through: what is no token of its own is spelt in bytes.
 """
 
 from __future__ import annotations
@@ -89,11 +89,23 @@ def train_tokenizer(texts: Iterable[str], size: int = VOCABULARY) -> Tokenizer:
     return tokenizer
 
 
+def token_id(tokenizer: Tokenizer, token: str) -> int:
+    """Return the id of a token that must be there.
+
+    Raises:
+        KeyError: If it is not.
+    """
+    found: int | None = tokenizer.token_to_id(token)
+    if found is None:
+        raise KeyError(token)
+    return found
+
+
 def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     """Write the files that ``AutoTokenizer`` reads."""
     from transformers import PreTrainedTokenizerFast
 
-    PreTrainedTokenizerFast(
+    PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         eos_token=EOS,
         pad_token=PAD,
