@@ -367,7 +367,9 @@ def _encode(value: Any) -> Any:
 def _decoder(annotation: str) -> Callable[[Any], Any] | None:
     if annotation.startswith("tuple"):
         return lambda text: tuple(json.loads(text))
-    return {"Mapping": json.loads, "bool": bool}.get(annotation.partition("[")[0])
+    if annotation.startswith("Mapping"):
+        return json.loads
+    return bool if annotation == "bool" else None
 
 
 _DECODERS: dict[type, tuple[Callable[[Any], Any] | None, ...]] = {

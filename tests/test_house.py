@@ -40,8 +40,8 @@ def test_tasks_know_the_task_contract_alone():
 
 
 def test_one_module_of_the_search_touches_the_learning_library():
-    users = {path.name for path in of_package("evolve") for n in imports_of(path) if n[:3] == "vpo"}
-    assert users <= {"learning.py"}
+    users = [path for path in of_package("evolve") if any(n[:3] == "vpo" for n in imports_of(path))]
+    assert {path.parent.name for path in users} == {"learning"}
 
 
 def test_nobody_draws_from_a_global_generator():
@@ -51,8 +51,10 @@ def test_nobody_draws_from_a_global_generator():
     )
     # The sandbox's child seeds the candidate's own global generators: there they are the point.
     for path in (path for path in MODULES if path.parent.name != "sandbox"):
-        for number, line in enumerate(path.read_text().splitlines(), start=1):
-            assert not drawn.search(line), f"{path}:{number}: {line.strip()}"
+        lines = path.read_text().splitlines()
+        for number, (before, line) in enumerate(zip(["", *lines], lines, strict=False), start=1):
+            # Libraries that initialise from the global generator get one of their own, for a while.
+            assert "fork_rng" in before or not drawn.search(line), f"{path}:{number}: {line}"
 
 
 def test_a_file_holds_one_idea():

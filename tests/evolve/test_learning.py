@@ -6,7 +6,8 @@ import torch
 
 from evolve.config import Config
 from evolve.errors import ConfigError, PolicyError
-from evolve.learning import open_model, training_batch, useful_shares
+from evolve.learning import open_model
+from evolve.learning.batch import training_batch, useful_shares
 from evolve.policy import Ask
 from evolve.prompts import Shown
 from evolve.records import Candidate, EvaluationRecord, PromptRecord, RolloutRecord

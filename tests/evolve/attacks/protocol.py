@@ -47,7 +47,12 @@ ATTACKS = [
         shown="scored as an answer",
     ),
     forges(
-        27, "two frames for one input", "forge(b'1', wait=0); forge(b'2')", "protocol_error", "ok"
+        27,
+        "two frames for one input",
+        "forge(b'1', wait=0); forge(b'2')",
+        "protocol_error",
+        "ok",
+        shown="one answer at most",
     ),
     forges(27, "two frames in one", "forge(b'1' + bytes(20), size=2)", "protocol_error"),
     Attack(27, "frame before the input", EARLY, "ABCD", statuses=("protocol_error",)),

@@ -21,22 +21,20 @@ from pathlib import Path
 
 from evolve.sandbox import Pool
 from evolve.sandbox.syscalls import denied_calls, supported
-from evolve.sandbox.tiers import probe
+from evolve.sandbox.tiers import layers, probe
 from evolve.task import Limits
 from tests.evolve.attacks import Attack, files, processes, protocol, resources
 from tests.evolve.workers import alive, descendants
 
 RUNNER = "def run(program, given):\n    return program.f(given)\n"
 LIMITS = {
-    "long": Limits(wall_s=30.0, cpu_s=0.5, memory_mb=512, output_kb=64),
-    "short": Limits(wall_s=0.5, cpu_s=0.5, memory_mb=512, output_kb=64),
+    "long": Limits(wall_s=30.0, cpu_s=0.3, memory_mb=512, output_kb=64),
+    "short": Limits(wall_s=0.5, cpu_s=0.3, memory_mb=512, output_kb=64),
 }
 ATTACKS: list[Attack] = sorted(
     files.ATTACKS + processes.ATTACKS + resources.ATTACKS + protocol.ATTACKS,
     key=lambda attack: attack.number,
 )
-#: Users that a worker of root gives its candidates.
-SPARE_USERS = range(61184, 65520)
 
 
 @dataclass
@@ -152,7 +150,8 @@ def _run(attack: Attack, tier: str, pool: Pool, arena: Arena, workers: set[int])
         _check_next(pool)
         strays = {pid for pid in descendants(os.getpid()) if alive(pid)} ^ workers
         assert not strays, f"processes came or went: {strays}"
-        assert not _spare_processes(), f"processes of a candidate are left: {_spare_processes()}"
+        left = _processes_of(layers(tier, 0)["uid"])
+        assert not left, f"processes of a candidate are left: {left}"
         assert arena.state() == arena.before, "a file has changed"
         assert not arena.greeted, f"a listener was reached: {arena.greeted}"
         assert not Path("core").exists()
@@ -169,11 +168,12 @@ def _check_next(pool: Pool) -> None:
     assert reply.output == "[2, 5.0, [9, 16]]", f"the next program ends with {reply}"
 
 
-def _spare_processes() -> list[int]:
+def _processes_of(uid: int | None) -> list[int]:
+    """Processes of the user that a worker of root gives its candidates."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            if path.stat().st_uid in SPARE_USERS and alive(int(path.name)):
+            if path.stat().st_uid == uid and alive(int(path.name)):
                 found.append(int(path.name))
         except FileNotFoundError:
             continue
