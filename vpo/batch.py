@@ -11,14 +11,21 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from vpo import parallel
 from vpo.rollouts import Rollout
 
 
 class Batch:
     """The rollouts of an update with their per-token tensors, by index."""
 
-    def __init__(self, rollouts: list[Rollout], advantages: list[npt.NDArray[np.floating]]) -> None:
+    def __init__(
+        self,
+        rollouts: list[Rollout],
+        advantages: list[npt.NDArray[np.floating]],
+        skipped_groups: int,
+    ) -> None:
         self.rollouts = rollouts
+        self.skipped_groups = skipped_groups
         self._advantages = advantages
         self.advantages: list[Tensor] = []
         self.behaviour: list[Tensor] = []
@@ -51,12 +58,17 @@ def _as_columns(
     return values[:, None] if values.ndim == 1 else values
 
 
-def with_signal(
-    rollouts: Sequence[Rollout], advantages: npt.NDArray[np.floating]
-) -> tuple[Batch, int]:
-    """Return the rollouts of groups with signal, and the number of groups without."""
+def with_signal(rollouts: Sequence[Rollout], advantages: npt.NDArray[np.floating]) -> Batch:
+    """Return the rollouts of groups with signal; a group may be spread over processes.
+
+    Raises:
+        ValueError: If the advantages do not fit the rollouts or are not finite.
+    """
     columns = _as_columns(rollouts, advantages)
-    alive = {rollout.group for rollout, row in zip(rollouts, columns, strict=True) if row.any()}
+    alive = parallel.everywhere(
+        {rollout.group for rollout, row in zip(rollouts, columns, strict=True) if row.any()}
+    )
+    every = parallel.everywhere({rollout.group for rollout in rollouts})
     kept: list[Rollout] = []
     rows = []
     for rollout, row in zip(rollouts, columns, strict=True):
@@ -64,7 +76,7 @@ def with_signal(
         if rollout.group in alive and length:
             kept.append(rollout)
             rows.append(np.broadcast_to(row, length) if len(row) == 1 else row[:length])
-    return Batch(kept, rows), len({rollout.group for rollout in rollouts}) - len(alive)
+    return Batch(kept, rows, skipped_groups=len(every - alive))
 
 
 def padded(flat: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:

@@ -21,6 +21,7 @@ from peft import (
     load_peft_weights,
     set_peft_model_state_dict,
 )
+from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 Model = PreTrainedModel | PeftModel
@@ -83,7 +84,27 @@ def attach_lora(
         return get_peft_model(model, config)
 
 
-def save_version(model: Model, folder: Path, version: int) -> Path:
+def prepare_for_training(model: Model, *, checkpointing: bool) -> None:
+    """Switch dropout off and gradient checkpointing on, if asked for; in place.
+
+    Ratios compare the log-probabilities of two passes, which must not differ by chance.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if getattr(module, "attention_dropout", None):
+            module.attention_dropout = 0.0  # type: ignore[assignment]
+    if checkpointing:
+        base: Any = base_of(model)
+        # Renamed in transformers 5.24.
+        name = "activation_checkpointing_enable"
+        enable = getattr(base, name, None) or base.gradient_checkpointing_enable
+        enable({"use_reentrant": False})
+
+
+def save_version(
+    model: Model, folder: Path, version: int, weights: dict[str, Tensor] | None = None
+) -> Path:
     """Write a version and return its folder, ``folder / "vN"``.
 
     One that a killed run left under that name is replaced.
@@ -92,11 +113,12 @@ def save_version(model: Model, folder: Path, version: int) -> Path:
         model: With LoRA only the adapter is written, otherwise the whole model.
         folder: Parent of the versions; created if need be.
         version: Not negative.
+        weights: Parameter name -> value, where the model's own are split over processes.
     """
     final, draft = folder / f"v{version}", folder / f".v{version}.{os.getpid()}.tmp"
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
-    model.save_pretrained(str(draft))
+    model.save_pretrained(str(draft), state_dict=weights)
     for file in draft.iterdir():
         with file.open("rb") as handle:
             os.fsync(handle.fileno())

@@ -81,6 +81,7 @@ class Costs:
 def make_rows(
     prompts: Sequence[Ids],
     completions: Sequence[Ids],
+    members: Sequence[int] | None = None,
     *,
     shared: bool,
     costs: Costs,
@@ -91,6 +92,7 @@ def make_rows(
     Args:
         prompts: Of each rollout; equal ones are shared.
         completions: Of each rollout, none empty.
+        members: Their indices in the batch; by default 0, 1, 2, ...
         shared: Whether a row may hold several completions.
         costs: Decides how many: more of them save prompt tokens and cost attention.
         budget: Tokens that a row should not exceed.
@@ -99,14 +101,15 @@ def make_rows(
     for index, prompt in enumerate(prompts):
         by_prompt.setdefault(tuple(prompt), []).append(index)
     rows = []
-    for prompt, members in by_prompt.items():
+    for prompt, group in by_prompt.items():
         # Neighbours in length, so that the choice of a number for all rows of a prompt is fair.
-        members.sort(key=lambda index: len(completions[index]))
-        longest = len(completions[members[-1]])
-        together = _together(len(prompt), longest, len(members), costs, budget) if shared else 1
-        for first in range(0, len(members), together):
-            some = tuple(members[first : first + together])
-            rows.append(Row(prompt, tuple(completions[index] for index in some), some))
+        group.sort(key=lambda index: len(completions[index]))
+        longest = len(completions[group[-1]])
+        together = _together(len(prompt), longest, len(group), costs, budget) if shared else 1
+        for first in range(0, len(group), together):
+            some = group[first : first + together]
+            names = some if members is None else [members[index] for index in some]
+            rows.append(Row(prompt, tuple(completions[index] for index in some), tuple(names)))
     return sorted(rows, key=len)
 
 

@@ -41,6 +41,11 @@ class TokenScorer(nn.Module):
         self._vocabulary = int(base.config.vocab_size)
         self._check(base)
 
+    def layers(self) -> list[nn.Module]:
+        """Return the blocks that are split over processes one by one."""
+        names = set(getattr(base_of(self.model), "_no_split_modules", None) or ())
+        return [module for module in self.model.modules() if type(module).__name__ in names]
+
     def forward(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
         """Return two (N,) float32 tensors, in the order of ``batch.targets``."""
         hidden = self._parts["backbone"](

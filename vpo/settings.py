@@ -44,6 +44,7 @@ class TrainerConfig:
         max_step_kl: Largest mean KL in nats per token from the behaviour policy to the updated one,
             measured after the update; None to allow any.
         gradient_checkpointing: Recompute activations in the backward pass.
+        shard: Split weights, gradients and optimiser state over the processes (FSDP2).
         bf16: Compute in bfloat16; log-probabilities, losses and sums stay in float32.
     """
 
@@ -63,6 +64,7 @@ class TrainerConfig:
     token_budget: int = 8192
     max_step_kl: float | None = 0.1
     gradient_checkpointing: bool = False
+    shard: bool = False
     bf16: bool = False
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ from typing import TypedDict
 import torch
 from torch import Tensor
 
+from vpo import parallel
 from vpo.losses import TokenLoss
 
 
@@ -34,6 +35,7 @@ class UpdateStats:
         tokens: Completion tokens trained on, all passes.
         rollouts: Rollouts trained on.
         skipped_groups: Groups without signal.
+        token_budget: Of a micro-batch; halved when memory ran out.
         seconds: Wall-clock time.
     """
 
@@ -54,6 +56,7 @@ class UpdateStats:
     tokens: int
     rollouts: int
     skipped_groups: int
+    token_budget: int
     seconds: float
 
 
@@ -73,19 +76,19 @@ class Means(TypedDict):
     tokens: int
 
 
-_SUMS = ("tokens", "kl", "entropy", "clipped", "ratio", "square", "weight", "zero")
+_SUMS = ("loss", "tokens", "kl", "entropy", "clipped", "ratio", "square", "weight", "zero")
 
 
 @dataclass
 class Tally:
-    """Sums so far; ``loss`` is summed over steps and averaged over them."""
+    """Sums so far, over this process's tokens until :meth:`gather`."""
 
     sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_SUMS, 0.0))
-    loss: float = 0.0
     steps: int = 0
     ratio_max: float = 0.0
     grad_norm: float = 0.0
 
+    @torch.no_grad()
     def add(
         self,
         loss: Tensor,
@@ -97,22 +100,30 @@ class Tally:
         weights: Tensor,
     ) -> None:
         """Add a micro-batch; all but ``loss`` are (B, T)."""
-        with torch.no_grad():
-            ratio = policy.ratio
-            parts = {
-                "tokens": torch.ones_like(ratio),
-                "kl": kl,
-                "entropy": entropy,
-                "clipped": policy.clipped.float(),
-                "ratio": ratio,
-                "square": ratio.square(),
-                "weight": weights,
-                "zero": (weights == 0).float(),
-            }
-            for name, values in parts.items():
-                self.sums[name] += float((values * mask).sum())
-            self.ratio_max = max(self.ratio_max, float((ratio * mask).max()))
-            self.loss += float(loss.detach())
+        ratio = policy.ratio
+        parts = [torch.ones_like(ratio), kl, entropy, policy.clipped, ratio, ratio.square()]
+        parts += [weights, weights == 0]
+        totals = [(part * mask).sum() for part in parts]
+        # One transfer from the device.
+        *sums, peak = torch.stack([loss, *totals, (ratio * mask).max()]).double().tolist()
+        for name, value in zip(_SUMS, sums, strict=True):
+            self.sums[name] += value
+        self.ratio_max = max(self.ratio_max, peak)
+
+    def merge(self, other: Tally) -> None:
+        """Add the sums of an optimiser step."""
+        for name, value in other.sums.items():
+            self.sums[name] += value
+        self.steps += other.steps
+        self.ratio_max = max(self.ratio_max, other.ratio_max)
+        self.grad_norm = max(self.grad_norm, other.grad_norm)
+
+    def gather(self, device: torch.device) -> None:
+        """Add the sums of all processes up."""
+        self.sums = dict(
+            zip(self.sums, parallel.summed(list(self.sums.values()), device), strict=True)
+        )
+        (self.ratio_max,) = parallel.largest([self.ratio_max], device)
 
     def means(self) -> Means:
         """Return the means, NaN where nothing was added."""
@@ -123,7 +134,7 @@ class Tally:
 
         square = self.sums["square"] * tokens
         return Means(
-            loss=self.loss / self.steps if self.steps else math.nan,
+            loss=self.sums["loss"] / self.steps if self.steps else math.nan,
             kl=mean("kl"),
             entropy=mean("entropy"),
             clip_fraction=mean("clipped"),

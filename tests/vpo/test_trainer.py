@@ -340,3 +340,67 @@ def test_bad_settings_are_refused():
         TrainerConfig(learning_rate=0)
     with pytest.raises(ValueError, match="max_length"):
         TrainerConfig(aggregation="constant")
+
+
+class Memory:
+    """Raises as the device would when a forward pass holds more than ``limit`` padded tokens."""
+
+    def __init__(self, model, limit):
+        self.limit, self.refused = limit, 0
+        base_of(model).model.register_forward_pre_hook(self, with_kwargs=True)
+
+    def __call__(self, _module, _args, kwargs):
+        if torch.is_grad_enabled() and kwargs["input_ids"].numel() > self.limit:
+            self.refused += 1
+            raise torch.OutOfMemoryError("out of memory")
+
+
+def test_out_of_memory_halves_the_micro_batches_once():
+    model, other = llama(), llama()
+    rollouts = sampled(model)
+    advantages = advantages_for(rollouts)
+    trainer = Trainer(model, replace(CONFIG, token_budget=200))
+    memory = Memory(model, limit=100)
+    stats = trainer.update(rollouts, advantages)
+    assert (stats.accepted, stats.token_budget, memory.refused) == (True, 100, 1)
+    Trainer(other, CONFIG).update(rollouts, advantages)
+    assert_same(model, other, exactly=False, rtol=0, atol=2e-5)
+    # And if that does not help, the update is given up.
+    memory.limit = 3
+    before = weights(model)
+    stats = trainer.update(rollouts, advantages)
+    assert stats.reason == "out of memory even with micro-batches of 50 tokens"
+    assert all(torch.equal(a, b) for a, b in zip(weights(model), before, strict=True))
+
+
+def test_an_error_from_outside_leaves_the_weights_alone():
+    model = llama()
+    rollouts = sampled(model)
+    trainer = Trainer(model, replace(CONFIG, epochs=2))
+    passes = 0
+
+    def interrupt(*_):
+        nonlocal passes
+        passes += torch.is_grad_enabled()
+        if passes == 2:
+            raise KeyboardInterrupt
+
+    model.model.register_forward_pre_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.update(rollouts, advantages_for(rollouts))
+    assert_same(model, llama())
+    assert trainer.version == 0
+
+
+def test_bfloat16_gives_nearly_the_same_update():
+    stats = []
+    for bf16 in (False, True):
+        model = attach_lora(llama(), rank=2, seed=0)
+        rollouts = sampled(model)
+        trainer = Trainer(model, replace(CONFIG, bf16=bf16))
+        stats.append(trainer.update(rollouts, advantages_for(rollouts)))
+        assert all(p.dtype == torch.float32 for p in trainer.state_dict()["weights"].values())
+    assert stats[1].accepted
+    assert stats[1].loss == pytest.approx(stats[0].loss, abs=0.05)
+    assert stats[1].grad_norm == pytest.approx(stats[0].grad_norm, rel=0.3)
+    assert stats[1].loss != stats[0].loss

@@ -1,0 +1,1 @@
+"""Set utilities inside other people's training loops. None of those is imported here."""
