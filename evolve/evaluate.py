@@ -183,7 +183,7 @@ def _run_stage(task: Task, stage: Stage, call: Any, tally: _Tally) -> None:
     for name, floor in stage.floors.items():
         if name not in tally.in_stage:
             raise TaskError(
-                f"task {task.name!r}, stage {stage.name!r}: its floor asks for {name!r}, which no "
+                f"{_file(task)}: stage {stage.name!r}: its floor asks for {name!r}, which no "
                 f"case of the stage reports; reported: {sorted(tally.in_stage)}"
             )
         reached = _mean(tally.in_stage[name])
@@ -228,7 +228,7 @@ def _checked(task: Task, scores: Any, where: str) -> dict[str, float]:
     """Return a judge's scores as plain floats."""
     if not isinstance(scores, Mapping):
         raise TaskError(
-            f"task {task.name!r}, {where}: the judge returned {type(scores).__name__}, a dict of "
+            f"{_file(task)}: {where}: the judge returned {type(scores).__name__}, a dict of "
             "name -> number is needed"
         )
     needed = {o.name for o in task.objectives} | {d.name for d in task.descriptors}
@@ -243,7 +243,7 @@ def _checked(task: Task, scores: Any, where: str) -> dict[str, float]:
                 # Only noted beside the rewards; an undefined remark is no fault.
                 continue
             raise TaskError(
-                f"task {task.name!r}, {where}: {name!r} is {clean(repr(value), 60)}, a finite "
+                f"{_file(task)}: {where}: {name!r} is {clean(repr(value), 60)}, a finite "
                 "number is needed"
             )
         checked[str(name)] = number
@@ -254,7 +254,7 @@ def _rewards(task: Task, tally: _Tally) -> tuple[float, ...]:
     for objective in task.objectives:
         if objective.name not in tally.rewards:
             raise TaskError(
-                f"task {task.name!r}: no case reports the objective {objective.name!r}; reported: "
+                f"{_file(task)}: no case reports the objective {objective.name!r}; reported: "
                 f"{sorted(tally.raw)}"
             )
     return tuple(_mean(tally.rewards[objective.name]) for objective in task.objectives)
@@ -274,7 +274,7 @@ def _descriptors(task: Task, source: str, tree: ast.Module, tally: _Tally) -> tu
                 raise _Failed(Status.WRONG, detail) from None
         else:
             raise TaskError(
-                f"task {task.name!r}: the descriptor {name!r} is neither built in "
+                f"{_file(task)}: the descriptor {name!r} is neither built in "
                 f"({', '.join(sorted(BUILTIN))}) nor reported; reported: {sorted(tally.raw)}"
             )
     return tuple(measured)
@@ -284,12 +284,16 @@ def _mean(values: list[float]) -> float:
     return math.fsum(values) / len(values)
 
 
+def _file(task: Task) -> str:
+    return str(task.folder / "task.py")
+
+
 def _where(task: Task, error: Exception) -> str:
     """Return file and line of the task's code at which ``error`` passed last."""
-    judge = str(task.folder / "task.py")
+    judge = _file(task)
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)
         if Path(frame.filename) == Path(judge)
     ]
-    return f"{judge}, line {lines[-1]}" if lines else f"task {task.name!r}"
+    return f"{judge}, line {lines[-1]}" if lines else judge
