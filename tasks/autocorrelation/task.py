@@ -93,7 +93,7 @@ TASK = Task(
         for number, name in enumerate(("first", "second", "third"), start=1)
     ],
     score=score,
-    limits=Limits(wall_s=5.0, cpu_s=10.0),
+    limits=Limits(wall_s=3.0, cpu_s=6.0, memory_mb=1024),
     preload=("numpy", "scipy.optimize"),
     best_known={
         "first": (1.5028629, "TTT-Discover, 2026; AlphaEvolve 1.5031636"),

@@ -76,6 +76,6 @@ TASK = Task(
         Stage("small", ("dimension_5", "dimension_6")),
         Stage("large", ("dimension_8",)),
     ],
-    limits=Limits(wall_s=5.0, cpu_s=10.0),
+    limits=Limits(wall_s=3.0, cpu_s=6.0, memory_mb=1024),
     best_known={f"size_{n}": (float(best), source) for n, (best, source) in KNOWN.items()},
 )

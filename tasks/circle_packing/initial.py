@@ -21,18 +21,22 @@ def pack(n):
         r = r + rate - 0.1 * np.sum(push, axis=1)
         x = np.clip(x, r, 1 - r)
         y = np.clip(y, r, 1 - r)
-    return x, y, fit(x, y, r)
+    return fit(x, y, r)
 
 
 # EVOLVE-BLOCK-END
 
 
 def fit(x, y, r):
-    """Return radii that fit these centres: shrunk until nothing overlaps, then grown in turn."""
+    """Return a packing near the one wished for.
+
+    Centres are moved into the square, radii shrunk until nothing overlaps, then grown in turn.
+    """
+    x, y = np.clip(x, 0, 1), np.clip(y, 0, 1)
     wall = np.minimum(np.minimum(x, 1 - x), np.minimum(y, 1 - y))
     gap = np.hypot(x[:, None] - x, y[:, None] - y) + 9 * np.eye(len(x))
     r = np.minimum(r, wall)
     r = r - np.maximum(np.max(r[:, None] + r - gap, axis=1), 0) / 2
     for i in range(len(r)):
         r[i] = min(wall[i], np.min(gap[i] - r))
-    return r
+    return x, y, np.maximum(r, 0)

@@ -124,7 +124,7 @@ TASK = Task(
     ],
     cases=[Case("square_26", {"n": 26})],
     score=score,
-    limits=Limits(wall_s=5.0, cpu_s=5.0),
+    limits=Limits(wall_s=3.0, cpu_s=3.0, memory_mb=1024),
     preload=("numpy", "scipy.optimize"),
     best_known={
         "sum_of_radii": (2.6359830774, "ThetaEvolve, 2025, data checked at zero tolerance"),

@@ -106,7 +106,7 @@ TASK = Task(
         Case("convex_14", {"n": 14, "shape": "convex"}),
     ],
     score=score,
-    limits=Limits(wall_s=5.0, cpu_s=10.0),
+    limits=Limits(wall_s=3.0, cpu_s=6.0, memory_mb=1024),
     preload=("numpy", "scipy.optimize"),
     best_known={
         "triangle_11": (0.0365299, "AlphaEvolve, 2025"),

@@ -67,7 +67,7 @@ TASK = Task(
     ],
     cases=[Case(f"points_{n}_{d}", {"n": n, "d": d}) for n, d in ((16, 2), (14, 3), (20, 4))],
     score=score,
-    limits=Limits(wall_s=5.0, cpu_s=10.0),
+    limits=Limits(wall_s=3.0, cpu_s=6.0, memory_mb=1024),
     preload=("numpy", "scipy.optimize"),
     best_known={
         "ratio_16_2": (
