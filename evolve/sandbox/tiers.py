@@ -40,7 +40,7 @@ from evolve.task import Limits
 TIERS = ("A", "B", "C", "D")
 
 # Users of this range are set aside for short-lived services (systemd's DynamicUser); one a worker,
-# so that candidates of two workers have nothing in common.
+# so that candidates of two workers, or of two campaigns, have nothing in common.
 _FIRST_UID, _UIDS = 61184, 4336
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 # Debian finds its BLAS through alternatives.
@@ -145,7 +145,7 @@ def layers(tier: str, index: int) -> dict[str, Any]:
     return {
         "landlock": tier in "AB",
         "seccomp": tier in "ABC",
-        "uid": _FIRST_UID + index % _UIDS if tier in "BC" else None,
+        "uid": _FIRST_UID + (61 * os.getpid() + index) % _UIDS if tier in "BC" else None,
         "readable": readable,
         "listable": listable,
     }

@@ -130,6 +130,8 @@ class Worker:
             message = self._receive(self._started + START_S)
         except WorkerLost as lost:
             raise SandboxError(f"a sandbox worker does not start ({lost}): {self.log()}") from None
+        if refused := message.get("refused"):
+            raise SandboxError(f"the isolation cannot be set up: {clean(refused, 300)}")
         if fault := message.get("fault"):
             raise TaskError(
                 f"the sandbox cannot preload what the task asks for: {clean(fault, 300)}"

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -272,3 +274,26 @@ def test_the_time_to_load_does_not_count_as_a_case(pool):
     source = "import time\ntime.sleep(1.5)\n" + function("return x")
     assert ask(pool, source)[0].status == Status.OK
     assert time.monotonic() - started >= 1.5
+
+
+def test_workers_die_with_a_campaign_that_is_killed(tmp_path):
+    script = tmp_path / "campaign.py"
+    script.write_text(
+        "import sys, time\n"
+        "from evolve.sandbox import Pool\n"
+        "pool = Pool('def run(program, given): return program.f(given)', (), workers=2)\n"
+        "session = pool.session('def f(x):\\n while True: pass')\n"
+        "session.load()\n"
+        "print('running', flush=True)\n"
+        "session.call(1)\n"
+    )
+    campaign = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    assert campaign.stdout.readline() == "running\n"
+    pids = descendants(campaign.pid)
+    assert len(pids) >= 3
+    campaign.kill()
+    campaign.communicate()
+    deadline = time.monotonic() + 20
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(map(alive, pids))
