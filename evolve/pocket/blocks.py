@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from evolve.pocket.invent import Draft, condition, constant
-from evolve.pocket.library import as_program
+from evolve.pocket.library import with_imports
 
-_HEAD = "import math\n\nimport numpy as np\n\n\n"
 _SIGNS = ("+", "-", "*", "+")
 
 
@@ -34,7 +33,7 @@ def invented_program(rng: np.random.Generator) -> str:
     tree = ast.parse(text + "\n" + inside)
     while _without_unused(tree):
         pass
-    return as_program(ast.unparse(tree), _HEAD) + outside
+    return with_imports(ast.unparse(tree), outside)
 
 
 def _without_unused(tree: ast.Module) -> bool:
@@ -69,6 +68,8 @@ def _is_unused(statement: ast.stmt, read: set[str]) -> bool:
     return isinstance(target, ast.Name) and target.id not in read
 
 
+#: Numbers of statements; formulas of a few lines need as much practice as long programs.
+_LENGTHS = (1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9, 11, 14)
 _SIGNATURES = (
     *("i", "i", "if", "iff", "a", "a", "af", "aff", "fa", "fa", "faf", "aa", "aa", "aaf", "aaa"),
     *("ff", "fff", "l", "lf", "li", "ai", "ia", "ial", "m", "mf", "ma", "la", "ll", "faa", "i"),
@@ -87,11 +88,10 @@ def _function(
     draft = Draft(rng, helpers=helpers)
     parameters = [draft.fresh(kind) for kind in kinds]
     if not short and rng.random() < 0.15:
-        parameters[-1:] = [parameters[-1]]
         extra = draft.fresh("f")
         parameters.append(f"{extra}={constant(draft)}")
     lines: list[str] = []
-    count = int(rng.integers(0, 3) if short else rng.choice([2, 3, 4, 5, 6, 7, 8, 9, 11, 14]))
+    count = int(rng.integers(0, 3) if short else rng.choice(_LENGTHS))
     for _ in range(count):
         lines += _statement(draft, 0)
     result, kind = _result(draft, short)

@@ -21,7 +21,7 @@ from evolve import mutate
 from evolve.canonical import View, canonical_view
 from evolve.edits import apply_answer, parse_completion
 from evolve.pocket.blocks import invented_program
-from evolve.pocket.library import as_program, library_programs
+from evolve.pocket.library import library_programs, with_imports
 from evolve.pocket.prompt import MAX_ANSWERS, render
 from evolve.pocket.trials import inputs_for, limit_this_process, outcome
 from evolve.reading import Change
@@ -35,7 +35,6 @@ _SHARES = {"invented": 0.42, "sketch": 0.28, "library": 0.30}
 _MILD = frozenset(("constant", "arithmetic", "comparison", "drop", "name", "operands", "delete"))
 _ANSWERS = (1, 2, 3, 3, 3, 3, 3, 3, 4, 5)
 _PROPOSED = 28
-_SKETCH_HEAD = "import math\n\nimport numpy as np\n\n\n"
 
 
 def write_corpus(
@@ -82,7 +81,7 @@ def library() -> tuple[str, ...]:
 def sketches() -> tuple[str, ...]:
     """Return the programs of ``sketches.txt``."""
     text = (Path(__file__).parent / "sketches.txt").read_text(encoding="utf-8")
-    return tuple(as_program(part, _SKETCH_HEAD) for part in text.split("\n\n"))
+    return tuple(with_imports(part) for part in text.split("\n\n"))
 
 
 def example(rng: np.random.Generator, encoder: Tokenizer) -> tuple[str, list[str]] | None:

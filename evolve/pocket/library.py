@@ -34,6 +34,15 @@ def as_program(lines: str, head: str = "") -> str:
     return f"{head}{START}\n{lines.rstrip()}\n{END}\n"
 
 
+def with_imports(lines: str, below: str = "") -> str:
+    """Return a program of numpy heuristics: math is imported only where its text uses it.
+
+    A view does not show imports, so an edit must not bring in a module that nothing shown uses.
+    """
+    head = "import math\n\n" if "math." in lines + below else ""
+    return as_program(lines, f"{head}import numpy as np\n\n\n") + below
+
+
 def library_programs(min_lines: int = 3, max_lines: int = 22) -> Iterator[str]:
     """Yield programs of one function each, file by file in order, no two with one fingerprint.
 
