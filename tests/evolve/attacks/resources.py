@@ -110,7 +110,7 @@ except OSError:
         check=lambda reply: _equal(reply.output, "honest"),
         shown="ignored",
     ),
-    ends(25, "print 128 MB", "print('x' * (128 << 20), flush=True)", "output_limit", "memory"),
+    ends(25, "print 128 MB", "for _ in range(128): print('x' * (1 << 20))", "output_limit"),
     ends(
         32,
         "patch the clock, sum, json and the comparison",
