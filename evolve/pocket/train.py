@@ -7,10 +7,12 @@ that is already there, the batches depend on the seed alone; the learning rate f
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
+import signal
+import sys
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,7 +61,8 @@ def main(
     )
     builder.start()
     try:
-        _train(out, tokenizer, min(shards, _FIRST_SHARDS), minutes * 60, seed)
+        _wait_for_corpus(out / "corpus", min(shards, _FIRST_SHARDS), builder)
+        _train(out, tokenizer, minutes * 60, seed)
     finally:
         builder.terminate()
         builder.join()
@@ -75,12 +78,23 @@ def _tokenizer(folder: Path, seed: int) -> Tokenizer:
 
 def _build(out: Path, shards: int, seed: int, processes: int) -> None:
     os.nice(5)  # the training is what everybody waits for
+    # So that the pool in write_corpus is closed and leaves no process behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     file = out / "tokenizer" / "tokenizer.json"
     for _ in write_corpus(out / "corpus", file, range(shards), seed, processes):
         pass
 
 
-def _train(out: Path, tokenizer: Tokenizer, first: int, seconds: float, seed: int) -> None:
+def _wait_for_corpus(folder: Path, first: int, builder: BaseProcess) -> None:
+    while (count := len(list(folder.glob("*.jsonl")))) < first:
+        if builder.exitcode is not None:
+            _console.print(f"{folder}: its builder ended with exit code {builder.exitcode}")
+            raise typer.Exit(1)
+        _console.print(f"corpus: {count} of the first {first} files", end="\r")
+        time.sleep(2)
+
+
+def _train(out: Path, tokenizer: Tokenizer, seconds: float, seed: int) -> None:
     eos, pad = token_id(tokenizer, EOS), token_id(tokenizer, PAD)
     model = make_model(tokenizer, seed)
     optimizers = _optimizers(model)
@@ -88,14 +102,12 @@ def _train(out: Path, tokenizer: Tokenizer, first: int, seconds: float, seed: in
     if (out / "checkpoint.pt").exists():
         step, spent, epoch = _load(out / "checkpoint.pt", model, optimizers)
     shards = _Shards(out / "corpus", tokenizer, eos)
-    while shards.refresh() < first:
-        time.sleep(2)
-        _console.print(f"corpus: {len(shards.files)} of the first {first} files", end="\r")
+    shards.refresh()
     held_out = shards.files[_HELD_OUT][:160]
     bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     start, seen = time.monotonic(), 0
     reported = saved = start
-    smooth = math.log(model.config.vocab_size)
+    smooth: float | None = None
     while spent + time.monotonic() - start < seconds:
         shards.refresh()
         epoch += 1
@@ -117,7 +129,8 @@ def _train(out: Path, tokenizer: Tokenizer, first: int, seconds: float, seed: in
                 optimizer.zero_grad(set_to_none=True)
             step += 1
             seen += sum(row.length for row in chosen)
-            smooth += (answer_loss.item() - smooth) * 0.03
+            latest = answer_loss.item()
+            smooth = latest if smooth is None else smooth + 0.03 * (latest - smooth)
             if now - reported > _REPORT_S:
                 reported = now
                 _console.print(
@@ -148,12 +161,11 @@ class _Shards:
         self.folder, self.tokenizer, self.eos_id = folder, tokenizer, eos_id
         self.files: dict[str, list[Row]] = {}
 
-    def refresh(self) -> int:
-        """Read what has come since, and return the number of files."""
+    def refresh(self) -> None:
+        """Read what has come since."""
         for path in sorted(self.folder.glob("*.jsonl")):
             if path.name not in self.files:
                 self.files[path.name] = read_rows(path, self.tokenizer, self.eos_id)
-        return len(self.files)
 
     def training(self) -> list[Row]:
         """Return all rows but those held out."""

@@ -26,6 +26,8 @@ _MAX_VALUES = 2000
 
 def limit_this_process() -> None:
     """Cap this process's memory and silence numpy, as every builder process must."""
+    # A handler inherited from the builder's parent would end up as an exception in a candidate.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, hard))
     np.seterr(all="ignore")

@@ -276,7 +276,7 @@ def test_training_learns_and_resumes(tmp_path, encoder, capsys):
         (tmp_path / "corpus" / f"{number:04d}.jsonl").write_text(text)
     losses = []
     for seconds in (2.0, 6.0):
-        train._train(tmp_path, encoder, 2, seconds, 0)
+        train._train(tmp_path, encoder, seconds, 0)
         losses.append(
             float(re.findall(r"held-out answer loss ([\d.]+)", capsys.readouterr().out)[-1])
         )
