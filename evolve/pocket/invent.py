@@ -16,24 +16,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from evolve.pocket import forms
+
 _MAX_DEPTH = 3
 _KINDS = "fiabml"
 _UNARY = ("np.abs({0})", "np.tanh({0})", "np.sin({0})", "np.cos({0})", "np.square({0})", "-{0}")
-_GUARDED = (
-    *("np.sqrt(np.abs({0}))", "np.log1p(np.abs({0}))", "np.exp(-np.abs({0}))", "np.exp(-{0} ** 2)"),
-    *("1 / (1 + np.abs({0}))", "1 / (1 + np.exp(-{0}))", "np.sqrt({0} ** 2 + 1)", "np.sign({0})"),
-    *("np.floor({0})", "np.maximum({0}, 0)", "np.minimum({0}, 1)", "np.sqrt(np.maximum({0}, 0))"),
-    *("np.log(np.maximum({0}, 1e-09))", "np.arctan({0})", "np.cbrt({0})"),
-)
 _REDUCE = ("sum", "mean", "max", "min", "std", "median", "var", "ptp", "prod", "argmax", "argmin")
 _RARELY = frozenset(("prod", "argmax", "argmin", "ptp", "var"))
 _COMPARE = ("<", ">", "<=", ">=")
-_SCALAR = (
-    *("abs({0})", "max({0}, {1})", "min({0}, {1})", "({0} if {2} else {1})", "{0} ** 2"),
-    *("np.sqrt(abs({0}))", "np.exp(-abs({0}))", "np.log1p(abs({0}))", "np.tanh({0})", "-{0}"),
-    *("float({0})", "math.sqrt(abs({0}))", "np.hypot({0}, {1})", "math.sin({0})", "np.cos({0})"),
-    *("math.exp(-abs({0}))", "math.hypot({0}, {1})", "math.pi * {0}", "2 * np.pi * {0}"),
-)
 
 
 @dataclass
@@ -47,6 +37,7 @@ class Draft:
         fixed: Names that must not be assigned, such as loop counters.
         fixed_out: Names bound before a loop that stay bound after it.
         helpers: Functions that the program may call: (name, kinds of parameters, kind).
+        count: Names given out so far.
     """
 
     rng: np.random.Generator
@@ -129,15 +120,13 @@ def _float(draft: Draft, depth: int) -> str:
         return f"len({_known(draft, 'a') or _known(draft, 'l')})"
     if how == "f:dot" and array:
         left, right = draft.expression("a", depth + 2), draft.expression("a", depth + 2)
-        dot = ("np.dot({0}, {1})", "np.sum({0} * {1})", "np.linalg.norm({0})", "{0} @ {1}")
-        return "(" + draft.one_of(dot).format(left, right) + ")"
+        return "(" + draft.one_of(forms.DOTS).format(left, right) + ")"
     if how == "f:list" and draft.names["l"]:
         values = _known(draft, "l")
-        forms = ("sum({0})", "max({0})", "min({0})", "{0}[0]", "sum({0}) / len({0})", "{0}[-1]")
-        return draft.one_of(forms).format(values)
+        return draft.one_of(forms.OF_LISTS).format(values)
     left, right = _float(draft, depth + 1), _float(draft, depth + 1)
     if how == "f:call":
-        return draft.one_of(_SCALAR).format(left, right, condition(draft, depth + 1))
+        return draft.one_of(forms.SCALAR).format(left, right, condition(draft, depth + 1))
     return _operation(draft, left, right)
 
 
@@ -172,8 +161,8 @@ def _int(draft: Draft, depth: int) -> str:
     if draft.names["i"] and draft.chance(0.5):
         return str(_known(draft, "i"))
     if draft.names["a"] and draft.chance(0.5):
-        forms = ("len({0})", "len({0}) // 2", "np.argmax({0})", "np.argmin({0})", "{0}.size")
-        return draft.one_of(forms).format(_known(draft, "a"))
+        of_arrays = ("len({0})", "len({0}) // 2", "np.argmax({0})", "np.argmin({0})", "{0}.size")
+        return draft.one_of(of_arrays).format(_known(draft, "a"))
     return str(int(draft.rng.integers(1, 9)))
 
 
@@ -181,16 +170,7 @@ def _array(draft: Draft, depth: int) -> str:
     name = _known(draft, "a")
     if name is None:
         count = _known(draft, "i") or "8"
-        new = (
-            *("np.arange({0})", "np.linspace(0, 1, {0})", "np.zeros({0})", "np.full({0}, {1})"),
-            *("np.ones({0})", "(np.arange({0}) + 0.5) / {0}", "np.linspace({1}, 1, {0})"),
-            *(
-                "np.arange({0}) % 4",
-                "np.arange({0}) // 3",
-                "np.cos(2 * np.pi * np.arange({0}) / {0})",
-            ),
-        )
-        return f"({draft.one_of(new).format(count, constant(draft))})"
+        return f"({draft.one_of(forms.NEW_ARRAYS).format(count, constant(draft))})"
     if depth >= _MAX_DEPTH or draft.chance(0.22):
         return name
     how = draft.pick(
@@ -204,7 +184,7 @@ def _array(draft: Draft, depth: int) -> str:
     if how == "a:unary":
         return draft.one_of(_UNARY).format(inner)
     if how == "a:guarded":
-        return "(" + draft.one_of(_GUARDED).format(inner) + ")"
+        return "(" + draft.one_of(forms.GUARDED).format(inner) + ")"
     if how == "a:where":
         sides = [draft.expression(draft.one_of("aff"), depth + 2) for _ in range(2)]
         if draft.chance(0.5):
@@ -213,59 +193,22 @@ def _array(draft: Draft, depth: int) -> str:
     if how == "a:clip":
         return f"np.clip({inner}, {draft.one_of(('0', '0.1', '-1', '1e-06'))}, {constant(draft)})"
     if how == "a:order":
-        orders = (
-            "np.sort({0})",
-            "np.argsort({0})",
-            "np.cumsum({0})",
-            "{1}[::-1]",
-            "np.sort({0})[::-1]",
-        )
-        return draft.one_of(orders).format(inner, name)
+        return draft.one_of(forms.ORDERS).format(inner, name)
     if how == "a:like":
-        fresh_ones = (
-            *(
-                "np.arange(len({0}))",
-                "np.zeros(len({0}))",
-                "np.ones_like({0})",
-                "np.zeros_like({0})",
-            ),
-            *("np.full(len({0}), {1})", "np.linspace(0, 1, len({0}))", "np.arange({0}.size)"),
-            *("np.full_like({0}, {1})", "np.arange(len({0})) / len({0})", "{0}.copy()"),
-        )
-        return "(" + draft.one_of(fresh_ones).format(name, draft.expression("f", 2)) + ")"
+        return "(" + draft.one_of(forms.LIKE).format(name, draft.expression("f", 2)) + ")"
     if how == "a:scale":
-        scales = (
-            *(
-                "({0} - np.mean({0})) / (np.std({0}) + 1e-09)",
-                "{0} / np.max({0})",
-                "{0} / {0}.sum()",
-            ),
-            *(
-                "({0} - np.min({0})) / (np.ptp({0}) + 1e-09)",
-                "{0} - np.mean({0})",
-                "{0} - {0}.min()",
-            ),
-            *("{0} / (np.sum(np.abs({0})) + 1e-09)", "{0} / (np.linalg.norm({0}) + 1e-09)"),
-        )
-        return f"({draft.one_of(scales).format(name)})"
+        return f"({draft.one_of(forms.SCALES).format(name)})"
     if how == "a:matrix" and draft.names["m"]:
         matrix = draft.expression("m", depth + 1)
         what = draft.one_of(("sum", "max", "min", "mean", "sum"))
-        reduced = ("np.{1}({0}, axis=1)", "np.{1}({0}, axis=0)", "{0} @ {2}", "np.diag({0})")
-        return f"({draft.one_of(reduced).format(matrix, what, name)})"
+        return f"({draft.one_of(forms.REDUCED).format(matrix, what, name)})"
     if how == "a:bound":
         what = draft.one_of(("maximum", "minimum"))
         return f"np.{what}({inner}, {draft.expression(draft.one_of('af'), depth + 2)})"
     if how == "a:power":
         return f"{name} ** {draft.one_of(('2', '2', '3', '0.5', '1.5'))}"
     if how == "a:shift":
-        shifts = (
-            "np.roll({0}, 1)",
-            "np.roll({0}, -1)",
-            "np.diff({0}, prepend=0)",
-            "np.gradient({0})",
-        )
-        return draft.one_of(shifts).format(inner)
+        return draft.one_of(forms.SHIFTS).format(inner)
     if how == "a:count":
         return f"({draft.expression('b', depth + 1)}).astype(float)"
     return _operation(draft, inner, draft.expression("a", depth + 1))
@@ -291,25 +234,11 @@ def _matrix(draft: Draft, depth: int) -> str:
         return name
     left, right = _known(draft, "a") or _array(draft, 2), _known(draft, "a") or _array(draft, 2)
     if name is None or draft.chance(0.3):
-        made = (
-            *(
-                "{0}[:, None] - {0}",
-                "{0}[:, None] + {1}",
-                "np.outer({0}, {1})",
-                "{0}[:, None] - {1}",
-            ),
-            *("np.abs({0}[:, None] - {0}[None, :])", "np.subtract.outer({0}, {0})", "np.diag({0})"),
-            *("np.maximum({0}[:, None], {1})", "{0}[:, None] * {1}[None, :]", "np.eye(len({0}))"),
-        )
-        return f"({draft.one_of(made).format(left, right)})"
+        return f"({draft.one_of(forms.NEW_MATRICES).format(left, right)})"
     other = draft.expression("m", depth + 1)
-    forms = (
-        *("np.abs({0})", "{0} * {0}", "np.sqrt({0} * {0} + {1} * {1})", "np.hypot({0}, {1})"),
-        *("np.exp(-{0} ** 2)", "np.maximum({0}, 0)", "{0} + np.eye(len({0}))", "{0} - {1}"),
-        *("np.where({0} > {2}, {0}, {1})", "{0} / (1 + np.abs({1}))", "{0}.T", "{0} * {2}"),
-        *("np.minimum({0}, {1})", "np.clip({0}, 0, {2})", "{0} + {1}", "1 / (np.abs({0}) + {3})"),
+    filled = draft.one_of(forms.MATRICES).format(
+        name, other, constant(draft), draft.one_of(("1", "0.1"))
     )
-    filled = draft.one_of(forms).format(name, other, constant(draft), draft.one_of(("1", "0.1")))
     return f"({filled})"
 
 
