@@ -39,7 +39,7 @@ from evolve.task import Invalid, Task, load_task
 
 TASKS = ("circle_packing", "online_bin_packing", "symbolic_regression")
 ANSWERS = 3
-_MISREAD = frozenset(("unreadable", "empty", "repeated", "bad_line", "too_large", "outside_block"))
+_MISREAD = frozenset(("unreadable", "empty", "bad_line", "too_large", "outside_block"))
 
 #: (view, key, number of completions) -> completions.
 Writer = Callable[[View, str, int], list[str]]
