@@ -20,7 +20,7 @@ from vpo.sets import Bools, Floats, Ints, undominated
 Scalarizer = Literal["linear", "chebyshev", "hypervolume"]
 
 # Values at the nodes are made for so many sets at a time that they stay in the cache.
-_CHUNK_VALUES = 1 << 16
+_CHUNK_VALUES = 1 << 15
 # The closed form for two rows takes (k alpha)^2 / 2 steps; beyond this the quadrature is cheaper.
 _MAX_RACE = 128
 
@@ -60,23 +60,31 @@ class Preference:
             return simplex.orthant(k, self.n_weights, self.seed)
         return simplex.dirichlet(k, self.alpha, self.n_weights, self.seed)
 
-    def scores(self, rows: Floats, quadrature: simplex.Quadrature) -> Floats:
-        """Return the (n, J) scalarised values of ``rows`` (n, k) at the nodes."""
+    def scores(
+        self, rows: Floats, quadrature: simplex.Quadrature, out: Floats | None = None
+    ) -> Floats:
+        """Return the (n, J) scalarised values of ``rows`` (n, k) at the nodes, in ``out`` if given.
+
+        Fresh memory costs more than the arithmetic, so loops pass the same array again.
+        """
         weights = quadrature.weights
         if self.scalarizer == "linear":
-            return rows @ weights.T
+            linear: Floats = np.matmul(rows, weights.T, out=out)
+            return linear
         k = rows.shape[1]
+        values = np.empty((len(rows), len(weights))) if out is None else out
         if self.scalarizer == "chebyshev":
-            worst = np.zeros((len(rows), len(weights)))
+            values.fill(0.0)
             for i in range(k):
-                np.maximum(worst, np.multiply.outer(1.0 - rows[:, i], weights[:, i]), out=worst)
-            return 1.0 - worst
-        reach = np.full((len(rows), len(weights)), np.inf)
+                np.maximum(values, np.multiply.outer(1.0 - rows[:, i], weights[:, i]), out=values)
+            return np.subtract(1.0, values, out=values)
+        values.fill(np.inf)
         for i in range(k):
-            np.minimum(reach, np.divide.outer(rows[:, i], weights[:, i]), out=reach)
+            np.minimum(values, np.divide.outer(rows[:, i], weights[:, i]), out=values)
         sphere = pi ** (k / 2) / (2.0**k * gamma(k / 2 + 1))
-        volume: Floats = sphere * reach**k
-        return volume
+        np.power(values, k, out=values)
+        values *= sphere
+        return values
 
 
 def expected_max(rows: Floats, preference: Preference) -> Floats:
@@ -132,17 +140,34 @@ def expected_gain(rows: Floats, references: Floats, preference: Preference) -> F
     return result
 
 
-def best_at_nodes(rows: Floats, preference: Preference, quadrature: simplex.Quadrature) -> Floats:
-    """Return the (n, J) values of the best row of each set at each node."""
-    best = preference.scores(rows[:, 0], quadrature)
+def best_at_nodes(
+    rows: Floats,
+    preference: Preference,
+    quadrature: simplex.Quadrature,
+    buffers: Floats | None = None,
+) -> Floats:
+    """Return the (n, J) values of the best row of each set at each node.
+
+    Args:
+        rows: (n, m, k) reward vectors, m at least 1.
+        preference: How they are scored.
+        quadrature: The nodes.
+        buffers: Scratch memory (2, n, J); the result is the first half.
+    """
+    if buffers is None:
+        buffers = np.empty((2, len(rows), len(quadrature.weights)))
+    best = preference.scores(rows[:, 0], quadrature, buffers[0])
     for s in range(1, rows.shape[1]):
-        np.maximum(best, preference.scores(rows[:, s], quadrature), out=best)
+        np.maximum(best, preference.scores(rows[:, s], quadrature, buffers[1]), out=best)
     return best
 
 
 def _pruned(rows: Floats, keep: Bools) -> Iterator[tuple[Ints, Floats]]:
     """Yield positions and kept rows (b, size, k), one pair a size."""
     sizes = keep.sum(axis=1)
+    if (sizes == rows.shape[1]).all():
+        yield np.arange(len(rows)), rows
+        return
     for size in np.unique(sizes):
         chosen = np.flatnonzero(sizes == size)
         yield chosen, rows[chosen][keep[chosen]].reshape(len(chosen), int(size), rows.shape[2])
@@ -175,12 +200,15 @@ def _by_quadrature(
     n, _, k = rows.shape
     quadrature = preference.quadrature(k)
     result = np.empty((n, simplex.REPLICATES))
-    chunk = max(1, _CHUNK_VALUES // len(quadrature.weights))
+    chunk = max(1, min(n, _CHUNK_VALUES // len(quadrature.weights)))
+    buffers = np.empty((4, chunk, len(quadrature.weights)))
     for start in range(0, n, chunk):
-        part = slice(start, start + chunk)
-        best = best_at_nodes(rows[part], preference, quadrature)
+        part = slice(start, min(start + chunk, n))
+        size = part.stop - start
+        best = best_at_nodes(rows[part], preference, quadrature, buffers[:2, :size])
         if references is not None:
-            best -= best_at_nodes(references[part], preference, quadrature)
+            floor = best_at_nodes(references[part], preference, quadrature, buffers[2:, :size])
+            best -= floor
             np.maximum(best, 0.0, out=best)
         result[part] = quadrature.replicates(best)
     return result

@@ -77,14 +77,14 @@ def shard(module: nn.Module, layers: Sequence[nn.Module]) -> None:
 
 
 def whole(tree: Any) -> Any:
-    """Return plain data with every split tensor gathered; all processes must call it."""
+    """Return a copy of plain data with every split tensor gathered; all processes must call it."""
     if isinstance(tree, DTensor):
         return tree.full_tensor().detach()
     if isinstance(tree, dict):
         return {key: whole(value) for key, value in tree.items()}
     if isinstance(tree, list):
         return [whole(value) for value in tree]
-    return tree.detach() if isinstance(tree, Tensor) else tree
+    return tree.detach().clone() if isinstance(tree, Tensor) else tree
 
 
 def split_like(value: Any, parameter: Tensor) -> Any:

@@ -21,6 +21,10 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 RewardBatch: TypeAlias = npt.NDArray[Any] | Sequence[Any]
 
 
+# Objectives compared for all pairs of rows at once; random rows rarely survive so many.
+_DENSE_OBJECTIVES = 3
+
+
 @dataclass(frozen=True)
 class Bucket:
     """All sets of one shape.
@@ -47,12 +51,12 @@ def by_shape(rewards: RewardBatch, references: RewardBatch | None = None) -> lis
         ValueError: If a shape does not fit or a number is not finite.
     """
     n = len(rewards)
-    if references is None and isinstance(rewards, np.ndarray) and rewards.ndim == 3:
-        rows = rewards.astype(np.float64, copy=False)
-        if rows.shape[2] == 0:
-            raise ValueError(f"rewards: shape {rows.shape}, at least one objective is needed")
-        _check_finite([rows], "rewards")
-        return [Bucket(np.arange(n), rows, np.empty((n, 0, rows.shape[2])))] if n else []
+    if references is None and (dense := _dense(rewards)) is not None:
+        if 0 in dense.shape[2:]:
+            raise ValueError(f"rewards: shape {dense.shape}, at least one objective is needed")
+        _check_finite(dense, "rewards")
+        nothing = np.empty((n, 0, dense.shape[2]))
+        return [Bucket(np.arange(n), dense, nothing)] if n else []
     sets = _matrices(rewards, "rewards")
     if references is not None and len(references) != n:
         raise ValueError(f"references: {len(references)} given for {n} sets, one each is needed")
@@ -75,6 +79,17 @@ def by_shape(rewards: RewardBatch, references: RewardBatch | None = None) -> lis
     ]
 
 
+def _dense(rewards: RewardBatch) -> Floats | None:
+    """Return the batch as one array if it obviously is one."""
+    if not isinstance(rewards, np.ndarray):
+        if not all(isinstance(m, np.ndarray) and m.ndim == 2 and m.size for m in rewards):
+            return None
+        if len({matrix.shape for matrix in rewards}) != 1:
+            return None
+        rewards = np.array(rewards)
+    return rewards.astype(np.float64, copy=False) if rewards.ndim == 3 else None
+
+
 def _matrices(batch: RewardBatch, name: str) -> list[Floats]:
     if isinstance(batch, np.ndarray) and batch.ndim != 3:
         raise ValueError(f"{name}: shape {batch.shape}, a batch is (n, m, k) or a list of (m, k)")
@@ -90,9 +105,14 @@ def _matrices(batch: RewardBatch, name: str) -> list[Floats]:
     return matrices
 
 
-def _check_finite(matrices: Sequence[Floats], name: str) -> None:
-    # One pass over everything; the culprit is looked for only if there is one.
-    if matrices and not np.isfinite(np.concatenate([m.ravel() for m in matrices])).all():
+def _check_finite(matrices: Floats | Sequence[Floats], name: str) -> None:
+    if isinstance(matrices, np.ndarray):
+        fine = bool(np.isfinite(matrices).all())
+    else:
+        fine = not matrices or bool(
+            np.isfinite(np.concatenate([m.ravel() for m in matrices])).all()
+        )
+    if not fine:  # only then is the culprit looked for
         bad = next(i for i, matrix in enumerate(matrices) if not np.isfinite(matrix).all())
         raise ValueError(f"{name}[{bad}]: NaN or infinity, finite rewards are needed")
 
@@ -107,11 +127,20 @@ def undominated(rows: Floats) -> Bools:
         rows: (n, m, k) reward vectors.
     """
     n, m, k = rows.shape
-    covered = np.ones((n, m, m), dtype=bool)  # [i, s, t]: t is at least s in every objective
-    for objective in range(k):
+    keep = np.ones((n, m), dtype=bool)
+    if m < 2 or n == 0:
+        return keep
+    covered = ~np.broadcast_to(np.eye(m, dtype=bool), (n, m, m))  # [i, s, t]: t at least s so far
+    for objective in range(min(k, _DENSE_OBJECTIVES)):
         column = rows[:, :, objective]
         covered &= column[:, None, :] >= column[:, :, None]
-    equal = covered & covered.transpose(0, 2, 1)
-    first = np.tri(m, k=-1, dtype=bool)  # [s, t]: t comes before s
-    dropped: Bools = (covered & (~equal | first)).any(axis=2)
-    return ~dropped
+    # Few pairs are left: go on with those alone.
+    i, s, t = np.nonzero(covered)
+    for objective in range(_DENSE_OBJECTIVES, k):
+        column = rows[:, :, objective]
+        left = column[i, t] >= column[i, s]
+        i, s, t = i[left], s[left], t[left]
+    equal = (rows[i, s] == rows[i, t]).all(axis=1)
+    dropped = ~equal | (t < s)
+    keep[i[dropped], s[dropped]] = False
+    return keep

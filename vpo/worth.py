@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from vpo import credit as shares
-from vpo.expected import Preference, best_at_nodes
+from vpo.expected import Preference, best_at_nodes, expected_gain
 from vpo.sets import Bucket, Floats, Ints
 from vpo.simplex import REPLICATES, Quadrature
 from vpo.utility import utility_parts
@@ -40,6 +40,8 @@ def worth(
         rows = bucket.rows
         if rows.shape[1] == 0:
             return np.zeros((len(rows), REPLICATES))
+        if kind == "utility" and lambda_b == lambda_d == 1.0:
+            return expected_gain(rows, bucket.references, preference)  # U is R: no need for parts
         if kind == "utility":
             return utility_parts(bucket, preference).combine(lambda_b, lambda_d)
         scalar = rows.mean(axis=(1, 2)) if kind == "mean" else _distinct_sum(rows)
