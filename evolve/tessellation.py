@@ -139,15 +139,13 @@ class Cvt:
         Raises:
             ValueError: If the shape is another or a number is not finite.
         """
-        P = _points(points, self.d)
-        with np.errstate(over="ignore"):
-            # Squares of larger coordinates overflow, and then no centroid is nearer than another.
-            scaled = np.clip((P - self.lows) / self._spans, -1e100, 1e100)
+        scaled = self._scale(_points(points, self.d))
         if not self._per_axis:
-            return np.asarray(self._tree.query(scaled)[1], dtype=np.int64)
-        cells = np.empty(len(scaled), dtype=np.int64)
+            return self._ask_tree(scaled)
         inside = ((scaled >= 0.0) & (scaled <= 1.0)).all(axis=1)
-        cells[~inside] = self._tree.query(scaled[~inside])[1]
+        cells = np.empty(len(scaled), dtype=np.int64)
+        if not inside.all():
+            cells[~inside] = self._ask_tree(scaled[~inside])
         rows = scaled[inside]
         box = np.zeros(len(rows), dtype=np.int64)
         for axis in range(self.d):
@@ -174,7 +172,7 @@ class Cvt:
         for value, (low, span) in zip(point, self._axes, strict=True):
             place = (value - low) / span
             if not (per_axis and 0.0 <= place <= 1.0):
-                return int(self.cell_of((point,))[0])
+                return int(self._ask_tree(self._scale(np.array([point])))[0])
             scaled.append(place)
             box = box * per_axis + min(int(place * per_axis), per_axis - 1)
         least, cell = math.inf, -1
@@ -190,6 +188,14 @@ class Cvt:
     def fingerprint(self) -> bytes:
         """Return bytes that are equal for equal tessellations only."""
         return b"cvt" + _packed(self.lows, self.highs, self.centroids)
+
+    def _scale(self, P: Floats) -> Floats:
+        with np.errstate(over="ignore"):
+            # Squares of larger coordinates overflow, and then no centroid is nearer than another.
+            return np.clip((P - self.lows) / self._spans, -1e100, 1e100)
+
+    def _ask_tree(self, scaled: Floats) -> Ints:
+        return np.asarray(self._tree.query(scaled)[1], dtype=np.int64)
 
     def _make_table(self) -> None:
         per_axis = math.ceil((_BOXES_PER_CELL * self.n_cells) ** (1 / self.d))

@@ -8,7 +8,8 @@ completion and means the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,13 +22,22 @@ from torch import Tensor
 # grew by a gigabyte every three minutes.
 _WIDTH_STEP = 32
 _TARGET_STEP = 512
+_NUMBERED = re.compile(r"\n\d{1,3}")
 
 
 class Row(NamedTuple):
-    """Token ids of a prompt and of its completions, end tokens included."""
+    """Token ids of a prompt and of its completions, end tokens included.
+
+    Attributes:
+        prompt: Token ids.
+        completions: Token ids of each.
+        changes: For each completion, where a line that it writes again first differs from the
+            prompt's: the only tokens that cannot be copied, and the ones an imitator forgets.
+    """
 
     prompt: list[int]
     completions: list[list[int]]
+    changes: list[list[int]]
 
     @property
     def length(self) -> int:
@@ -49,7 +59,8 @@ class Batch(NamedTuple):
         mask: (B, 1, T, T) bool, True where a token (row) sees another (column).
         source: (N,) index into the flattened (B * T) tokens of what predicts a target.
         target: (N,) token ids.
-        kind: (N,) 1 for a target in a prompt, 2 for one in a completion, 0 for padding.
+        kind: (N,) 1 for a target in a prompt, 2 for one in a completion, 3 for one of its changes,
+            0 for padding.
     """
 
     ids: Tensor
@@ -65,11 +76,47 @@ def read_rows(path: Path, encoder: Tokenizer, eos_id: int) -> list[Row]:
     examples = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
     texts = [text for prompt, completions in examples for text in (prompt, *completions)]
     encoded = iter([encoding.ids for encoding in encoder.encode_batch(texts)])
+    spelt = {index: encoder.decode([index]) for index in range(encoder.get_vocab_size())}
     rows = []
-    for _, completions in examples:
+    for _, listed in examples:
         prompt = next(encoded)
-        rows.append(Row(prompt, [[*next(encoded), eos_id] for _ in completions]))
+        completions = [[*next(encoded), eos_id] for _ in listed]
+        rows.append(Row(prompt, completions, changes_in(prompt, completions, spelt)))
     return rows
+
+
+def changes_in(
+    prompt: list[int], completions: Sequence[list[int]], spelt: Mapping[int, str]
+) -> list[list[int]]:
+    """Return, for each completion, the positions of its rewritten lines' first new tokens.
+
+    Args:
+        prompt: Token ids.
+        completions: Token ids of each.
+        spelt: The text of each token.
+    """
+    starts = [at for at, token in enumerate(prompt) if _NUMBERED.fullmatch(spelt[token])]
+    lines = {
+        prompt[start]: prompt[start + 1 : end]
+        for start, end in zip(starts, [*starts[1:], len(prompt) - 1], strict=True)
+    }
+    found = []
+    for tokens in completions:
+        places = []
+        for start, token in enumerate(tokens[:-1]):
+            sign = spelt[tokens[start + 1]]
+            if token not in lines or not sign.startswith("="):
+                continue
+            old = lines[token]
+            if sign[1:] != spelt[old[0]][1:]:
+                places.append(start + 1)
+                continue
+            new = tokens[start + 2 :]
+            pairs = enumerate(zip(old[1:], new, strict=False))
+            same = next((n for n, (a, b) in pairs if a != b), min(len(old) - 1, len(new) - 1))
+            places.append(start + 2 + same)
+        found.append(places)
+    return found
 
 
 def batches(
@@ -119,7 +166,10 @@ def collate(rows: Sequence[Row], pad_id: int) -> Batch:
             skip = 0 if number else 1  # nothing predicts the first token of a prompt
             source += [base + b for b in before[skip:]]
             target += tokens[skip:]
-            kind += [2 if number else 1] * (len(tokens) - skip)
+            kinds = [2 if number else 1] * len(tokens)
+            for place in row.changes[number - 1] if number else ():
+                kinds[place] = 3
+            kind += kinds[skip:]
             at = end
     filler = -len(source) % _TARGET_STEP
     source += [0] * filler

@@ -21,10 +21,10 @@ from evolve import pocket
 from evolve.canonical import canonical_view
 from evolve.edits import apply_answer, parse_completion
 from evolve.pocket import corpus, train
-from evolve.pocket.batches import Row, batches, collate
+from evolve.pocket.batches import Row, batches, changes_in, collate
 from evolve.pocket.blocks import invented_program
 from evolve.pocket.library import as_program
-from evolve.pocket.model import PROMPT_WEIGHT, loss_of, make_model
+from evolve.pocket.model import CHANGE_WEIGHT, PROMPT_WEIGHT, loss_of, make_model
 from evolve.pocket.trials import inputs_for, outcome
 from evolve.program import split_blocks
 from evolve.seeding import rng_for
@@ -236,8 +236,8 @@ def test_library_functions_become_programs_of_one_block():
 def test_shared_prompts_give_the_loss_of_separate_rows(encoder):
     model = make_model(encoder, 0)
     rows = [
-        Row([5, 6, 7, 8], [[9, 10, 1], [11, 1], [12, 13, 14, 1]]),
-        Row([15, 16], [[17, 18, 19, 20, 1]]),
+        Row([5, 6, 7, 8], [[9, 10, 1], [11, 1], [12, 13, 14, 1]], [[1], [], [0, 2]]),
+        Row([15, 16], [[17, 18, 19, 20, 1]], [[]]),
     ]
     total, weight = 0.0, 0.0
     answer_losses = []
@@ -249,8 +249,10 @@ def test_shared_prompts_give_the_loss_of_separate_rows(encoder):
                 losses = functional.cross_entropy(logits, ids[0, 1:], reduction="none")
                 split = len(row.prompt) - 1
                 answer_losses += losses[split:].tolist()
-                total += float(losses[split:].sum())
-                weight += len(completion)
+                counts = torch.ones(len(completion))
+                counts[row.changes[number]] = CHANGE_WEIGHT
+                total += float((losses[split:] * counts).sum())
+                weight += float(counts.sum())
                 if number == 0:
                     total += PROMPT_WEIGHT * float(losses[:split].sum())
                     weight += PROMPT_WEIGHT * split
@@ -259,9 +261,20 @@ def test_shared_prompts_give_the_loss_of_separate_rows(encoder):
     assert float(answer_loss) == pytest.approx(np.mean(answer_losses), abs=1e-4)
 
 
+def test_changes_are_where_a_rewritten_line_first_differs(encoder):
+    prompt = "r1r2w0m2\n1:def v0(v1):\n2:    v3 = np.abs(v1 - v2)\n3:    return v3 / v1\n"
+    completions = ["@1\n3=    return v3 / v2\n@2\n2=    v3 = np.abs(v1 - v2) + 1\n", "@1\n2-\n"]
+    completions.append("@1\n2+    v3 = 1\n3=return v3\n")
+    spelt = {index: encoder.decode([index]) for index in range(encoder.get_vocab_size())}
+    ids = [encoder.encode(text).ids for text in completions]
+    found = changes_in(encoder.encode(prompt).ids, ids, spelt)
+    words = [[spelt[tokens[p]] for p in places] for tokens, places in zip(ids, found, strict=True)]
+    assert words == [["v2", " + "], [], ["="]]
+
+
 def test_batches_hold_every_row_once_and_keep_to_the_limit():
     rng = np.random.default_rng(0)
-    rows = [Row([1] * int(rng.integers(2, 90)), [[n, 1]]) for n in range(300)]
+    rows = [Row([1] * int(rng.integers(2, 90)), [[n, 1]], [[]]) for n in range(300)]
     made = list(batches(rows, 512, np.random.default_rng(1), pool=100))
     assert sorted(row.completions[0][0] for batch in made for row in batch) == list(range(300))
     for batch in made:

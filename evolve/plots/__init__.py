@@ -1,0 +1,54 @@
+"""Pictures of a run: where its archive stands, how it came there, what its rewards trade off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evolve.errors import StoreError
+from evolve.history import History, read_history
+from evolve.plots.archive import draw_archive
+from evolve.plots.curves import draw_curves, draw_policy
+from evolve.plots.lineage import draw_lineage
+from evolve.plots.rewards import draw_rewards
+from evolve.plots.style import styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["plot_run"]
+
+_PICTURES: dict[str, Callable[[History], Figure]] = {
+    "archive": draw_archive,
+    "curves": draw_curves,
+    "policy": draw_policy,
+    "rewards": draw_rewards,
+    "lineage": draw_lineage,
+}
+
+
+def plot_run(folder: Path, out: Path) -> list[Path]:
+    """Draw a run, which may be running, and return the PNG and SVG files made.
+
+    Args:
+        folder: The run folder.
+        out: Where to; made if need be, and pictures of the same name are replaced.
+
+    Raises:
+        StoreError: If the folder holds no run, or the pictures cannot be written.
+    """
+    history = read_history(folder)
+    files = []
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with styled():
+            for name, draw in _PICTURES.items():
+                figure = draw(history)
+                for suffix in ("png", "svg"):
+                    path = out / f"{name}.{suffix}"
+                    figure.savefig(path)
+                    files.append(path)
+    except OSError as error:
+        raise StoreError(f"{out}: cannot be written: {error.strerror}") from None
+    return files
