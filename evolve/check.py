@@ -14,7 +14,7 @@ import numpy as np
 from evolve.canonical import canonical_view
 from evolve.edits import apply_answer, parse_completion
 from evolve.errors import TaskError
-from evolve.evaluate import Evaluation, evaluate, evaluate_many
+from evolve.evaluate import Evaluation, evaluate, evaluate_many, open_pool
 from evolve.hygiene import Hygiene, study, warnings_of
 from evolve.mutate import propose
 from evolve.program import ProgramError, fingerprint, split_blocks
@@ -72,7 +72,7 @@ def check_task(
         split_blocks(task.initial)
     except ProgramError as error:
         raise TaskError(f"{initial}: {error}") from None
-    with Pool(task.runner, task.preload, task.limits, workers, min_tier) as pool:
+    with open_pool(task, workers, min_tier) as pool:
         first, first_s = _timed(task, pool)
         if first.rewards is None or first.descriptors is None:
             raise TaskError(

@@ -21,7 +21,8 @@ from evolve.errors import TaskError
 from evolve.program import parse_source
 from evolve.sandbox import Pool, Status, Usage
 from evolve.sandbox.text import clean
-from evolve.task import Case, Invalid, Stage, Task
+from evolve.task import SPEEDUP, Case, Invalid, Stage, Task
+from evolve.timing import TimedRunError, measure
 
 _FEEDBACK = 500
 
@@ -56,6 +57,17 @@ class Evaluation:
     outputs_digest: str
 
 
+def open_pool(task: Task, workers: int, min_tier: str = "B") -> Pool:
+    """Return warm workers for a task, with a lane if it is timed.
+
+    Raises:
+        TaskError, SandboxError: As :class:`evolve.sandbox.Pool`.
+    """
+    return Pool(
+        task.runner, task.preload, task.limits, workers, min_tier, lane=task.timing is not None
+    )
+
+
 def evaluate(task: Task, source: str, pool: Pool) -> Evaluation:
     """Return the verdict on one program.
 
@@ -64,7 +76,7 @@ def evaluate(task: Task, source: str, pool: Pool) -> Evaluation:
     Args:
         task: The problem.
         source: The program.
-        pool: Workers started with the task's runner, preload list and limits.
+        pool: Workers of the task, see :func:`open_pool`.
 
     Raises:
         TaskError: If the judge raises, or leaves an objective or a descriptor without a number.
@@ -110,6 +122,8 @@ class _Tally:
     in_stage: dict[str, list[float]] = field(default_factory=dict)
     stage: str = ""
     wall_s: float = 0.0
+    #: Case -> digest of its answer.
+    answers: dict[str, str] = field(default_factory=dict)
     digest: Any = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
 
     def add(self, task: Task, scores: Mapping[str, float], where: str) -> None:
@@ -118,7 +132,14 @@ class _Tally:
         for name, value in _checked(task, scores, where).items():
             self.raw.setdefault(name, []).append(value)
             if name in objectives:
-                reward = objectives[name].reward(value)
+                objective = objectives[name]
+                if objective.beyond(value):
+                    raise _Failed(
+                        Status.QUARANTINED,
+                        f"{where}: {name} is {value:.6g}, and nothing can surpass "
+                        f"{objective.bound:g}",
+                    )
+                reward = objective.reward(value)
                 self.rewards.setdefault(name, []).append(reward)
                 self.in_stage.setdefault(name, []).append(reward)
 
@@ -153,6 +174,7 @@ def _evaluate_once(task: Task, source: str, pool: Pool) -> Evaluation:
                 _run_stage(task, stage, session.call, tally)
         finally:
             usage = session.close()
+        _time(task, source, pool, tally)
         rewards = _rewards(task, tally)
         descriptors = _descriptors(task, source, tree, tally)
     except _Failed as failed:
@@ -179,6 +201,7 @@ def _run_stage(task: Task, stage: Stage, call: Any, tally: _Tally) -> None:
         if reply.status != Status.OK:
             raise _Failed(reply.status, f"case {case.name}: {reply.detail}")
         tally.digest.update(reply.digest.encode())
+        tally.answers[case.name] = reply.digest
         tally.add(task, _judge(task, reply.output, case), f"case {case.name!r}")
     for name, floor in stage.floors.items():
         if name not in tally.in_stage:
@@ -192,6 +215,19 @@ def _run_stage(task: Task, stage: Stage, call: Any, tally: _Tally) -> None:
                 Status.STAGE_FLOOR,
                 f"stage {stage.name}: reward {name} is {reached:.4g}, at least {floor:g} is needed",
             )
+
+
+def _time(task: Task, source: str, pool: Pool, tally: _Tally) -> None:
+    if task.timing is None:
+        return
+    if pool.lane is None:
+        raise TaskError(f"{_file(task)}: a task with a timing needs a pool with a lane")
+    tally.stage = "timing"
+    try:
+        speedup = measure(task, task.timing, source, pool.lane, tally.answers)
+    except TimedRunError as failed:
+        raise _Failed(failed.status, str(failed)) from None
+    tally.add(task, {SPEEDUP: speedup}, "timing")
 
 
 def _judge(task: Task, output: Any, case: Case) -> Mapping[str, float]:

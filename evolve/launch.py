@@ -6,6 +6,7 @@ round, and nothing is left behind when it is.
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +17,9 @@ from types import FrameType
 from evolve.campaign import Campaign, Learner, Observer, judge_start, plant
 from evolve.config import Config, dump_config, load_config
 from evolve.errors import StoreError
-from evolve.evaluate import Evaluation, evaluate
+from evolve.evaluate import Evaluation, evaluate, open_pool
 from evolve.policy import Policy, ScriptedPolicy, check_name
-from evolve.sandbox import Pool
+from evolve.sandbox import MEANING, Pool
 from evolve.state import SearchState
 from evolve.store import Store
 from evolve.task import load_task
@@ -59,41 +60,60 @@ def resume(folder: Path, observer: Observer) -> SearchState:
 def _run(config: Config, folder: Path, observer: Observer, fresh: bool) -> SearchState:
     task = load_task(config.task)
     policy, learner = open_policy(config, folder)
-    with Pool(
-        task.runner,
-        task.preload,
-        task.limits,
-        workers=config.sandbox.workers,
-        min_tier=config.sandbox.min_tier,
-    ) as pool:
+    with (
+        open_pool(task, config.sandbox.workers, config.sandbox.min_tier) as pool,
+        _off_the_lane(pool),
+    ):
+        _tell_tier(pool.tier, observer)
 
         def judge(source: str) -> Evaluation:
             return evaluate(task, source, pool)
 
         # Before the folder is made: a task that fails at once leaves nothing behind.
         verdict = judge_start(task, judge) if fresh else None
-        if fresh:
-            _make_folder(folder, config)
-        with Store(folder, "create" if fresh else "write") as store:
+        text = dump_config(config) if fresh else None
+        with Store(folder, "create" if fresh else "write", text) as store:
+            _note_tier(pool.tier, store)
             if store.last_id("candidates") < 0:
                 plant(store, task, config, verdict or judge_start(task, judge))
             if learner is not None:
                 active = [version for version in store.versions() if version.active]
                 learner.load(active[-1].version if active else 0)
             campaign = Campaign(task, config, store, policy, judge, observer, learner)
-            with _interrupts(campaign):
+            with _interrupts(campaign, pool):
                 return campaign.run()
 
 
-def _make_folder(folder: Path, config: Config) -> None:
-    # The configuration first: a folder with a database can always be resumed.
-    if (folder / "run.db").exists():
-        raise StoreError(f"{folder}: holds a run already; resume it or name another folder")
+def _tell_tier(tier: str, observer: Observer) -> None:
+    """Say how candidates are isolated; loudly where that is not enough."""
+    kind = "isolation" if tier in "AB" else "UNSAFE"
+    observer.on_event(kind, f"candidates run at tier {tier}: a program may {MEANING[tier]}")
+
+
+def _note_tier(tier: str, store: Store) -> None:
+    """Put the isolation of this session on record; a run may go on on another machine."""
+    former = store.meta("tier")
+    if former == tier:
+        return
+    with store.transaction():
+        store.set_meta("tier", tier)
+        if former is not None:
+            rounds = len(store.rounds())
+            store.add_event(rounds, "isolation", f"tier {tier} from here on, before: {former}")
+
+
+@contextmanager
+def _off_the_lane(pool: Pool) -> Iterator[None]:
+    """Keep this thread, and those that it starts, off the core on which programs are timed."""
+    if pool.lane is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, pool.cores)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.toml").write_text(dump_config(config), encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"{folder}: cannot be written: {error.strerror}") from None
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def open_policy(config: Config, folder: Path) -> tuple[Policy, Learner | None]:
@@ -113,13 +133,20 @@ def open_policy(config: Config, folder: Path) -> tuple[Policy, Learner | None]:
 
 
 @contextmanager
-def _interrupts(campaign: Campaign) -> Iterator[None]:
+def _interrupts(campaign: Campaign, pool: Pool) -> Iterator[None]:
     """Let the first Ctrl-C end the run after the candidates in flight, the second at once."""
 
     def first(_signal: int, _frame: FrameType | None) -> None:
         campaign.stop()
-        signal.signal(signal.SIGINT, before)
-        campaign.observer.on_event("stopping", "ending after the candidates in flight")
+        signal.signal(signal.SIGINT, second)
+        campaign.observer.on_event(
+            "stopping", "ending after the candidates in flight; Ctrl-C again ends at once"
+        )
+
+    def second(_signal: int, _frame: FrameType | None) -> None:
+        # Without their workers, the threads that wait for candidates end too.
+        pool.abort()
+        raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, first)
     try:

@@ -54,9 +54,9 @@ def best_program(store: Store) -> int:
 
 
 def changes(before: str, after: str) -> list[str]:
-    """Return the changed lines of a step, ``-`` removed and ``+`` added, without context."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
-    return [line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    """Return the changed lines of a step, ``-`` removed and ``+`` added, blank ones left out."""
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))
+    return [line for line in lines[2:] if line[:1] in "+-" and line[1:].strip()]
 
 
 def lineage_graph(steps: list[Step]) -> networkx.DiGraph[int]:

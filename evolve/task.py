@@ -40,6 +40,9 @@ class Objective:
         high: Upper end; values outside the range are clipped.
         direction: ``"max"`` if larger raw values are better, ``"min"`` if smaller ones are.
         unit: Unit of the raw value, for labels.
+        bound: Raw value that nothing can surpass, by proof or by physics. A program whose result
+            lies beyond it has found a fault of the judge: it is quarantined, neither archived nor
+            rewarded. None for none.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Objective:
     high: float
     direction: Literal["max", "min"] = "max"
     unit: str = ""
+    bound: float | None = None
 
     def __post_init__(self) -> None:
         _check_axis("objective", self.name, self.low, self.high)
@@ -54,6 +58,18 @@ class Objective:
             raise TaskError(
                 f"objective {self.name!r}: direction is {self.direction!r}, allowed: 'max', 'min'"
             )
+        best = self.high if self.direction == "max" else self.low
+        if self.bound is not None and (not math.isfinite(self.bound) or self.beyond(best)):
+            raise TaskError(
+                f"objective {self.name!r}: bound is {self.bound}, which the best end of the range, "
+                f"{best}, surpasses"
+            )
+
+    def beyond(self, value: float) -> bool:
+        """Return whether a raw value is better than anything can be."""
+        if self.bound is None:
+            return False
+        return value > self.bound if self.direction == "max" else value < self.bound
 
     def reward(self, value: float) -> float:
         """Return ``value`` mapped to [0, 1], 1 being best.
@@ -147,6 +163,39 @@ class Limits:
                 raise TaskError(f"limits: {name} is {value!r}, a positive number is needed")
 
 
+#: The raw value that a task with a :class:`Timing` gets measured: reference time / own time.
+SPEEDUP = "speedup"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Measures how fast a program is, against a reference measured beside it.
+
+    Programs that passed every stage run again in the lane: a worker on a core of its own, one
+    program at a time, in turn with the reference. Each run is a fresh process, so nothing can be
+    remembered from the one before, and its answers must be the same as before. What is reported,
+    as the value ``speedup``, is the median over the pairs of reference time / own time; seconds
+    count from the fork to the last answer, by the judge's clock. A program that would be the
+    fastest so far is measured again, and the smaller figure counts.
+
+    The task needs an :class:`Objective` called ``speedup`` with a ``bound``. Give cases work for
+    0.05 seconds or more: forking and loading take some milliseconds of each run.
+
+    Attributes:
+        reference: Source of the program to compare with; by default the starting program.
+        pairs: Number of pairs of runs, odd.
+        cases: Names of the cases to run, in order; by default all.
+    """
+
+    reference: str = ""
+    pairs: int = 5
+    cases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.pairs, int) and self.pairs >= 3 and self.pairs % 2):
+            raise TaskError(f"timing: pairs is {self.pairs!r}, an odd number from 3 on is needed")
+
+
 @dataclass(frozen=True)
 class Task:
     """A search problem.
@@ -165,6 +214,7 @@ class Task:
         stages: Cheap checks first; by default one stage with every case.
         limits: What a candidate may use.
         preload: Modules that the sandbox imports once, before candidates are forked from it.
+        timing: How the speed of programs is measured, None if it does not matter.
         best_known: Objective name -> (best known raw value, its source).
         name: Set by :func:`load_task`: the folder's name.
         folder: Set by :func:`load_task`.
@@ -182,6 +232,7 @@ class Task:
     stages: Sequence[Stage] = ()
     limits: Limits = Limits()
     preload: Sequence[str] = ("numpy",)
+    timing: Timing | None = None
     best_known: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     name: str = ""
     folder: Path = Path()
@@ -202,6 +253,8 @@ class Task:
             whole = Stage("all", tuple(case.name for case in self.cases))
             object.__setattr__(self, "stages", (whole,))
         _check_stages(self)
+        if self.timing is not None:
+            _check_timing(self, self.timing)
 
     @property
     def k(self) -> int:
@@ -327,3 +380,16 @@ def _check_stages(task: Task) -> None:
     _check_unique("stage case", run)
     if missing := sorted(set(cases) - set(run)):
         raise TaskError(f"cases {missing} are in no stage")
+
+
+def _check_timing(task: Task, timing: Timing) -> None:
+    measured = [objective for objective in task.objectives if objective.name == SPEEDUP]
+    if not measured or measured[0].bound is None:
+        raise TaskError(
+            f"timing: an objective {SPEEDUP!r} with a bound is needed, the speed-up beyond which "
+            "no program can be honest"
+        )
+    names = [case.name for case in task.cases]
+    for name in timing.cases:
+        if name not in names:
+            raise TaskError(f"timing: no case {name!r}; cases: {names}")

@@ -10,6 +10,7 @@ independently only.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import factorial
 from typing import Literal, get_args
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from vpo.expected import Preference, Scalarizer, expected_gain
 from vpo.sets import Bucket, Floats, RewardBatch, by_shape
-from vpo.utility import check_bounds
+from vpo.utility import check_bounds, standard_error
 
 Share = Literal["prefix", "loo", "shapley"]
 
@@ -26,6 +27,20 @@ Value = Callable[[Bucket], Floats]
 
 # Up to here Shapley shares are taken over all subsets, which keeps closed forms exact.
 _MAX_SUBSET_ROWS = 4
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What the answers of n sets earned.
+
+    Attributes:
+        values: For each set the (m_i,) shares of its answers.
+        standard_errors: For each set the (m_i,) errors of these, from the quadrature; 0 where
+            closed forms apply.
+    """
+
+    values: list[Floats]
+    standard_errors: list[Floats]
 
 
 def answer_shares(
@@ -37,8 +52,8 @@ def answer_shares(
     scalarizer: Scalarizer = "linear",
     n_weights: int = 1024,
     seed: int = 0,
-) -> list[Floats]:
-    """Return for each set the (m_i,) shares of its answers in R(S), or in the gain.
+) -> Shares:
+    """Return the shares of the answers of each set in R(S), or in the gain.
 
     Args:
         rewards: (n, m, k) array or n matrices (m_i, k_i).
@@ -60,7 +75,8 @@ def answer_shares(
     def value(bucket: Bucket) -> Floats:
         return expected_gain(bucket.rows, bucket.references, preference)
 
-    result: list[Floats] = [np.empty(0)] * len(rewards)
+    values: list[Floats] = [np.empty(0)] * len(rewards)
+    errors = list(values)
     for bucket in buckets:
         if share == "prefix":
             rest = to_go(bucket, value)
@@ -69,9 +85,10 @@ def answer_shares(
             shares = leave_one_out(bucket, value)
         else:
             shares = shapley(bucket, preference)
-        for i, row in zip(bucket.index, shares.mean(axis=2), strict=True):
-            result[i] = row
-    return result
+        for i, replicates in zip(bucket.index, shares, strict=True):
+            values[i] = replicates.mean(axis=1)
+            errors[i] = standard_error(replicates)
+    return Shares(values, errors)
 
 
 def to_go(bucket: Bucket, value: Value) -> Floats:

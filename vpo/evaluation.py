@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from vpo.expected import Preference, Scalarizer
 from vpo.sets import Floats, RewardBatch, by_shape, undominated
+from vpo.utility import standard_error
 
 Answer = TypeVar("Answer")
 Choice = TypeVar("Choice", bound=Hashable)
@@ -92,6 +93,20 @@ def quality_curves(
     )
 
 
+@dataclass(frozen=True)
+class SetCurve:
+    """Expected utility of so many answers together.
+
+    Attributes:
+        value: (c,) E[R(S)] over subsets S, one for each size.
+        standard_error: (c,) of ``value``, from the quadrature alone: the answers are taken as they
+            are.
+    """
+
+    value: Floats
+    standard_error: Floats
+
+
 def set_curve(
     rewards: npt.ArrayLike,
     sizes: Sequence[int],
@@ -100,7 +115,7 @@ def set_curve(
     scalarizer: Scalarizer = "linear",
     n_weights: int = 1024,
     seed: int = 0,
-) -> Floats:
+) -> SetCurve:
     """Return unbiased estimates of E[R(S)] over subsets S of s answers, for each size s.
 
     Args:
@@ -115,8 +130,8 @@ def set_curve(
     preference = Preference(alpha, scalarizer, n_weights, seed)
     quadrature = preference.quadrature(rows.shape[1])
     best = best_at(preference.scores(rows, quadrature).T, sizes)  # (J, sizes)
-    curve: Floats = quadrature.replicates(best.T).mean(axis=1)
-    return curve
+    replicates = quadrature.replicates(best.T)
+    return SetCurve(replicates.mean(axis=1), standard_error(replicates))
 
 
 def pairwise_l1(rewards: npt.ArrayLike) -> float:

@@ -52,14 +52,17 @@ def _best_of_cells(archive: Archive) -> tuple[Any, Any]:
 def _draw_plane(
     axis: Any, history: History, plane: Chart, table: tuple[Any, Any], scale: Any
 ) -> None:
+    from matplotlib import colormaps
     from matplotlib.collections import PolyCollection
 
     cells, scores = table
     values = plane.values(cells, scores)
     empty = np.isnan(values)
-    shapes = PolyCollection(plane.shapes, cmap=MAP, norm=scale, edgecolors="white", linewidths=0.4)
+    colours = colormaps[MAP].with_extremes(bad=EMPTY)
+    shapes = PolyCollection(
+        plane.shapes, cmap=colours, norm=scale, edgecolors="white", linewidths=0.4
+    )
     shapes.set_array(np.ma.masked_invalid(values))
-    shapes.cmap.set_bad(EMPTY)
     axis.add_collection(shapes)
     if not empty.all():
         best = plane.shapes[int(np.nanargmax(values))]

@@ -49,7 +49,7 @@ def draw_lineage(history: History) -> Figure:
         lines = [plain(line, 70) for line in data["lines"][:MAX_LINES]]
         more = len(data["lines"]) - len(lines)
         head = f"{data['gain']:+.4f}  {plain(data['operator'], 40)}, policy v{version}"
-        tail = [f"... {more} more lines"] if more > 0 else []
+        tail = [f"... and {more} more"] if more > 0 else []
         axis.annotate(
             "\n".join([head, *lines, *tail]),
             (0.0, (height[before] + height[after]) / 2),

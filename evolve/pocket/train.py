@@ -55,6 +55,8 @@ def main(
     if checkpoint.exists() and not resume:
         raise typer.BadParameter(f"{checkpoint} is there: add --resume, or choose another --out")
     torch.set_num_threads(threads)
+    # So that the builders end with this process, however it is asked to.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     tokenizer = _tokenizer(out / "tokenizer", seed)
     builder = multiprocessing.get_context("spawn").Process(
         target=_build, args=(out, shards, seed, builders)

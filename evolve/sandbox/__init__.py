@@ -4,5 +4,6 @@ from evolve.sandbox.check import quick_check
 from evolve.sandbox.outcome import Reply, Status, Usage
 from evolve.sandbox.pool import Pool
 from evolve.sandbox.session import Session
+from evolve.sandbox.tiers import MEANING
 
-__all__ = ["Pool", "Reply", "Session", "Status", "Usage", "quick_check"]
+__all__ = ["MEANING", "Pool", "Reply", "Session", "Status", "Usage", "quick_check"]

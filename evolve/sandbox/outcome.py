@@ -36,6 +36,8 @@ class Status(StrEnum):
     OUTPUT_LIMIT = "output_limit"
     #: What came back is not one answer to the input that was sent.
     PROTOCOL_ERROR = "protocol_error"
+    #: Its result is better than the task declares possible.
+    QUARANTINED = "quarantined"
     #: The sandbox failed, not the candidate.
     SANDBOX_ERROR = "sandbox_error"
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import signal
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -20,7 +23,15 @@ _MAX_REPLACEMENTS = 6
 
 
 class Pool:
-    """Workers that wait for programs. Threads may share it; each session belongs to one thread."""
+    """Workers that wait for programs. Threads may share it; each session belongs to one thread.
+
+    Attributes:
+        tier: The isolation that candidates get.
+        cores: Processors that candidates may run on, empty for all.
+        lane: A pool of one worker on a core that the others keep off, None without one.
+        turn: Held by who is timing programs here and wants no other in between.
+        fastest: Largest speed-up measured here so far.
+    """
 
     def __init__(
         self,
@@ -31,6 +42,8 @@ class Pool:
         min_tier: str = "B",
         *,
         tier: str | None = None,
+        lane: bool = False,
+        cores: Sequence[int] = (),
     ) -> None:
         """Start the workers and wait until they are warm.
 
@@ -42,16 +55,31 @@ class Pool:
             min_tier: Weakest isolation accepted, ``"A"`` (strongest) to ``"D"``, see
                 :mod:`evolve.sandbox.tiers`; the strongest that works is taken.
             tier: Take exactly this one, untried; for comparisons.
+            lane: Have a lane for timing programs.
+            cores: Processors that candidates may run on, by default all.
 
         Raises:
             TaskError: If a module is missing or the runner is broken.
-            SandboxError: If workers do not start, or the isolation is weaker than ``min_tier``.
+            SandboxError: If workers do not start, the isolation is weaker than ``min_tier``, or
+                there is no core to spare for a lane.
         """
         self.limits = limits or Limits()
         self.workers = workers
         self.tier = tier or choose(min_tier)
-        self._profile = Profile(runner, tuple(preload), self.limits, self.tier)
-        self._idle: queue.SimpleQueue[Worker | int] = queue.SimpleQueue()
+        self.lane: Pool | None = None
+        self.turn, self.fastest = threading.Lock(), 0.0
+        if lane:
+            *cores, own = sorted(os.sched_getaffinity(0))
+            if not cores:
+                raise SandboxError(
+                    "a task that times programs needs two processors or more: one is its lane"
+                )
+            self.lane = Pool(runner, preload, limits, 1, tier=self.tier, cores=[own])
+        self.cores = tuple(cores)
+        self._profile = Profile(runner, tuple(preload), self.limits, self.tier, self.cores)
+        self._aborted = False
+        #: Idle workers, numbers of places whose worker is gone, and None once all is aborted.
+        self._idle: queue.SimpleQueue[Worker | int | None] = queue.SimpleQueue()
         self._replaced_in_a_row = 0
         self._encoded: dict[int, tuple[object, bytes]] = {}
         # The kernel ties a worker's life to the thread that started it, so one thread starts all.
@@ -80,10 +108,24 @@ class Pool:
 
     def close(self) -> None:
         """End the workers, and with them any session that is still open."""
+        if self.lane is not None:
+            self.lane.close()
         for worker in self._alive.values():
             worker.kill()
         self._alive.clear()
         self._starter.shutdown()
+
+    def abort(self) -> None:
+        """Kill every worker at once and start no other; may be called from a signal handler.
+
+        Threads with a session see its worker lost, those that wait for one get an error.
+        """
+        if self.lane is not None:
+            self.lane.abort()
+        self._aborted = True
+        self._idle.put(None)
+        for worker in list(self._alive.values()):
+            worker.process.send_signal(signal.SIGKILL)
 
     def session(self, source: str) -> Session:
         """Return a conversation with a fresh process that executes ``source``.
@@ -91,9 +133,13 @@ class Pool:
         Waits for an idle worker. What is wrong with the program shows at the first call.
 
         Raises:
-            SandboxError: If workers keep dying.
+            SandboxError: If workers keep dying, or the pool was aborted.
         """
         worker = self._idle.get()
+        if self._aborted or worker is None:
+            # For the next who waits.
+            self._idle.put(None)
+            raise SandboxError("the run was interrupted")
         if isinstance(worker, Worker) and worker.process.poll() is not None:
             # It died in its sleep.
             worker.kill()

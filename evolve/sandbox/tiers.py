@@ -39,6 +39,14 @@ from evolve.task import Limits
 #: Strongest first.
 TIERS = ("A", "B", "C", "D")
 
+#: What a candidate can do in each tier, in words for whoever starts a run.
+MEANING = {
+    "A": "see no file, process or network of this machine",
+    "B": "read Python's files, write none, and reach no process and no network",
+    "C": "READ AND WRITE EVERY FILE that its user may, and reach no process and no network",
+    "D": "do ALL THAT YOUR USER CAN: read your keys, write your files, use the network",
+}
+
 # Users of this range are set aside for short-lived services (systemd's DynamicUser); one a worker,
 # so that candidates of two workers, or of two campaigns, have nothing in common.
 _FIRST_UID, _UIDS = 61184, 4336

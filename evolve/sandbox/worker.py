@@ -60,12 +60,14 @@ class Profile:
         preload: Modules imported before candidates are forked.
         limits: What one candidate may use.
         tier: Strength of the isolation, see :mod:`evolve.sandbox.tiers`.
+        cores: Processors that candidates may run on, empty for all.
     """
 
     runner: str
     preload: tuple[str, ...]
     limits: Limits
     tier: str
+    cores: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class Worker:
             "preload": list(profile.preload),
             "limits": dataclasses.asdict(profile.limits),
             "layers": tiers.layers(profile.tier, index),
+            "cores": list(profile.cores),
         }
         with theirs:
             # -P: the current folder is no place to import from; -s: nor is the user's home.

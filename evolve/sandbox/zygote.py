@@ -40,6 +40,9 @@ def main(control_fd: int) -> None:
     control = socket.socket(fileno=control_fd)
     setup = json.loads(control.recv(1 << 20))
     prctl = ctypes.CDLL(None, use_errno=True).prctl
+    if setup["cores"]:
+        # A candidate inherits it and may not change it.
+        os.sched_setaffinity(0, setup["cores"])
     # Children of a candidate that outlive it come to us, to be killed.
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:

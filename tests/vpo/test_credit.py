@@ -20,7 +20,8 @@ def test_shares_sum_as_they_should(m, k, referenced):
     references = [RNG.random((2, k)), None, RNG.random((1, k))] if referenced else None
     value = set_utility(sets, references=references).value
     prefix, loo, shapley = (
-        answer_shares(sets, share, references=references) for share in ("prefix", "loo", "shapley")
+        answer_shares(sets, share, references=references).values
+        for share in ("prefix", "loo", "shapley")
     )
     for i, rows in enumerate(sets):
         assert prefix[i].shape == loo[i].shape == shapley[i].shape == (len(rows),)
@@ -37,17 +38,34 @@ def test_shapley_by_orders_of_arrival():
         expected = np.zeros(m)
         orders = list(itertools.permutations(range(m)))
         for order in orders:
-            gains = answer_shares(rows[None, list(order)], "prefix")[0]
+            gains = answer_shares(rows[None, list(order)], "prefix").values[0]
             expected[list(order)] += gains / len(orders)
-        got = answer_shares(rows[None], "shapley", n_weights=1 << 13)[0]
+        got = answer_shares(rows[None], "shapley", n_weights=1 << 13).values[0]
         np.testing.assert_allclose(got, expected, atol=1e-12 if m <= 4 else 1e-3)
 
 
 def test_a_repeated_answer_has_no_leave_one_out_share():
     row, other = RNG.random((2, 5))
-    loo = answer_shares([[row, other, row]], "loo")[0]
+    loo = answer_shares([[row, other, row]], "loo").values[0]
     np.testing.assert_allclose(loo[[0, 2]], 0.0, atol=1e-15)
     assert loo[1] > 0.0
+
+
+@pytest.mark.parametrize("share", ["prefix", "loo", "shapley"])
+def test_shares_come_with_their_error(share):
+    sets = RNG.random((40, 5, 4))
+    truth = answer_shares(sets, share, n_weights=1 << 14, seed=99)
+    got = answer_shares(sets, share, n_weights=256)
+    error = np.abs(np.array(got.values) - np.array(truth.values))
+    claimed = np.array(got.standard_errors)
+    noisy = claimed > 1e-12
+    assert noisy.mean() > 0.3
+    assert (error[noisy] <= 2.5 * claimed[noisy]).mean() > 0.9
+    # An answer that wins at no node seems free of error: it may win between them.
+    assert error[~noisy].max(initial=0.0) < 5e-4
+    # Where closed forms reach, there is none.
+    exact = answer_shares(RNG.random((3, 4, 3)), share)
+    assert not np.concatenate(exact.standard_errors).any()
 
 
 def both(_):
