@@ -87,7 +87,7 @@ def _run(config: Config, folder: Path, observer: Observer, fresh: bool) -> Searc
 def _tell_tier(tier: str, observer: Observer) -> None:
     """Say how candidates are isolated; loudly where that is not enough."""
     kind = "isolation" if tier in "AB" else "UNSAFE"
-    observer.on_event(kind, f"candidates run at tier {tier}: a program may {MEANING[tier]}")
+    observer.on_event(kind, f"candidates run at tier {tier}: they {MEANING[tier]}")
 
 
 def _note_tier(tier: str, store: Store) -> None:

@@ -120,7 +120,7 @@ class ConsoleObserver:
     def on_event(self, kind: str, text: str) -> None:
         """Say what happened."""
         self.interrupted |= kind == "stopping"
-        self._say(f"{kind}: {text}")
+        self._say(f"{kind}: {text}", "bold red" if kind == "UNSAFE" else None)
 
     def summary(self) -> list[str]:
         """Return a line for the first and for the last policy version of this session."""
@@ -141,8 +141,8 @@ class ConsoleObserver:
         rate = self._rate()
         return _clock(missing / rate) if rate > 0 else "?"
 
-    def _say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+    def _say(self, text: str, style: str | None = None) -> None:
+        self.console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def _refresh(self) -> None:
         if self._live is not None:

@@ -6,7 +6,6 @@ so nothing else is saved. One process writes; any number may read while it does.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
@@ -25,46 +24,7 @@ from evolve.records import (
     RolloutRecord,
     VersionRecord,
 )
-
-SCHEMA = 1
-
-# The columns of a table are the fields of its record, in order; tuples and mappings are JSON.
-_TABLES = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE prompts (
-    id INTEGER PRIMARY KEY, round INTEGER NOT NULL, slot INTEGER NOT NULL,
-    island INTEGER NOT NULL, cell INTEGER NOT NULL, parent INTEGER NOT NULL,
-    inspirations TEXT NOT NULL, arm TEXT NOT NULL, probability REAL NOT NULL,
-    weights TEXT NOT NULL, text TEXT NOT NULL, tokens TEXT NOT NULL,
-    UNIQUE (round, slot));
-CREATE TABLE rollouts (
-    id INTEGER PRIMARY KEY, prompt INTEGER NOT NULL REFERENCES prompts, repeat INTEGER NOT NULL,
-    version INTEGER NOT NULL, completion TEXT NOT NULL, tokens TEXT NOT NULL,
-    logprobs TEXT NOT NULL);
-CREATE INDEX rollouts_prompt ON rollouts (prompt);
-CREATE TABLE candidates (
-    id INTEGER PRIMARY KEY, rollout INTEGER REFERENCES rollouts, answer INTEGER NOT NULL,
-    tokens TEXT NOT NULL, parent INTEGER, fate TEXT NOT NULL, detail TEXT NOT NULL, twin INTEGER,
-    source TEXT, fingerprint TEXT, operator TEXT NOT NULL);
-CREATE INDEX candidates_rollout ON candidates (rollout);
-CREATE TABLE evaluations (
-    candidate INTEGER PRIMARY KEY REFERENCES candidates, status TEXT NOT NULL,
-    stage TEXT NOT NULL, rewards TEXT, raw TEXT NOT NULL, descriptors TEXT,
-    feedback TEXT NOT NULL, wall_s REAL NOT NULL, cpu_s REAL NOT NULL, max_rss_kb INTEGER NOT NULL);
-CREATE TABLE adds (
-    round INTEGER NOT NULL, island INTEGER NOT NULL,
-    candidate INTEGER NOT NULL REFERENCES candidates, cell INTEGER NOT NULL, status TEXT NOT NULL,
-    value REAL NOT NULL);
-CREATE TABLE rounds (
-    round INTEGER PRIMARY KEY, version INTEGER NOT NULL, elapsed_s REAL NOT NULL,
-    metrics TEXT NOT NULL);
-CREATE TABLE versions (
-    version INTEGER PRIMARY KEY, round INTEGER NOT NULL, parent INTEGER NOT NULL,
-    active INTEGER NOT NULL, folder TEXT NOT NULL, stats TEXT NOT NULL);
-CREATE TABLE events (
-    id INTEGER PRIMARY KEY, round INTEGER NOT NULL, at TEXT NOT NULL DEFAULT (datetime('now')),
-    kind TEXT NOT NULL, text TEXT NOT NULL);
-"""
+from evolve.schema import SCHEMA, create_database, lock_folder, open_to_read
 
 Record = TypeVar(
     "Record",
@@ -83,24 +43,31 @@ class Store:
     Args:
         folder: The run folder; ``run.db`` lies in it.
         mode: ``"create"`` a new database, ``"write"`` to an existing one, or ``"read"`` it.
+        config: Text of the ``config.toml`` of a new run.
 
     Raises:
         StoreError: If the folder holds no run, holds one already, is being written by another
             process, or has a schema that this version does not know.
     """
 
-    def __init__(self, folder: Path, mode: Literal["create", "write", "read"] = "read") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        mode: Literal["create", "write", "read"] = "read",
+        config: str | None = None,
+    ) -> None:
         self.folder = folder
         self.path = folder / "run.db"
         self._lock: TextIO | None = None
         if mode == "create":
-            if self.path.exists():
-                raise StoreError(f"{folder}: holds a run already; resume it or name another folder")
+            self._refuse_another()
         elif not self.path.is_file():
             raise StoreError(f"{folder}: no run.db, so this is not a run folder")
         if mode != "read":
-            self._lock = _lock(folder)
+            self._lock = lock_folder(folder)
         try:
+            if mode == "create":
+                self._prepare(config)
             self._open(mode)
         except StoreError:
             self.close()
@@ -109,22 +76,39 @@ class Store:
             self.close()
             raise StoreError(f"{self.path}: {error}") from error
 
+    def _refuse_another(self) -> None:
+        if self.path.exists():
+            raise StoreError(
+                f"{self.folder}: holds a run already; resume it or name another folder"
+            )
+
+    def _prepare(self, config: str | None) -> None:
+        # Once more, since another process may have been quicker to the lock.
+        self._refuse_another()
+        if config is None:
+            return
+        # The configuration first: a folder with a database can always be resumed.
+        try:
+            (self.folder / "config.toml").write_text(config, encoding="utf-8")
+        except OSError as error:
+            raise StoreError(f"{self.folder}: cannot be written: {error.strerror}") from None
+
     def _open(self, mode: str) -> None:
-        read_only = "?mode=ro" if mode == "read" else ""
-        self._db = sqlite3.connect(
-            f"{self.path.resolve().as_uri()}{read_only}", uri=True, isolation_level=None
-        )
-        if mode != "read":
+        if mode == "create":
+            create_database(self.path)
+        if mode == "read":
+            self._db = open_to_read(self.path)
+        else:
+            self._db = sqlite3.connect(self.path.resolve(), isolation_level=None)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
-        if mode == "create":
-            with self.transaction():
-                for statement in _TABLES.split(";"):
-                    self._db.execute(statement)
-                self.set_meta("schema", SCHEMA)
         found = self.meta("schema")
         if found != SCHEMA:
-            raise StoreError(f"{self.path}: schema {found}, this version reads schema {SCHEMA}")
+            age = "an older" if isinstance(found, int) and found < SCHEMA else "another"
+            raise StoreError(
+                f"{self.path}: schema {found}, this version reads schema {SCHEMA}; {age} version "
+                "of the toolkit wrote it and can read it"
+            )
 
     def close(self) -> None:
         """Close the database and let another process write."""
@@ -383,16 +367,3 @@ _DECODERS: dict[type, tuple[Callable[[Any], Any] | None, ...]] = {
         VersionRecord,
     )
 }
-
-
-def _lock(folder: Path) -> TextIO:
-    try:
-        handle = (folder / "lock").open("w")
-    except OSError as error:
-        raise StoreError(f"{folder}: cannot be written: {error.strerror}") from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        handle.close()
-        raise StoreError(f"{folder}: another process is running this campaign") from None
-    return handle

@@ -39,12 +39,12 @@ from evolve.task import Limits
 #: Strongest first.
 TIERS = ("A", "B", "C", "D")
 
-#: What a candidate can do in each tier, in words for whoever starts a run.
+#: What candidates can do in each tier, in words for whoever starts a run: "they ...".
 MEANING = {
-    "A": "see no file, process or network of this machine",
-    "B": "read Python's files, write none, and reach no process and no network",
-    "C": "READ AND WRITE EVERY FILE that its user may, and reach no process and no network",
-    "D": "do ALL THAT YOUR USER CAN: read your keys, write your files, use the network",
+    "A": "see no file but Python's, no process and no network of this machine",
+    "B": "read no file but Python's, write none, reach no process and no network",
+    "C": "can READ AND WRITE EVERY FILE that your user may; they reach no process and no network",
+    "D": "can do ALL THAT YOUR USER CAN: read keys, write files, use the network",
 }
 
 # Users of this range are set aside for short-lived services (systemd's DynamicUser); one a worker,

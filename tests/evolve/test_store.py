@@ -1,6 +1,7 @@
 """The store gives back what it was given, and nothing of a transaction that did not end."""
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_folders_that_hold_no_run_or_one_already_are_refused(store, tmp_path):
     with pytest.raises(StoreError, match="holds a run already"):
         Store(store.folder, "create")
     with pytest.raises(StoreError, match="cannot be written"):
-        Store(tmp_path / "nowhere", "create")
+        Store(store.path / "below a file", "create")
     with pytest.raises(StoreError, match="no program 99"):
         store.candidate(99)
 
@@ -96,6 +97,11 @@ def test_another_schema_and_a_broken_file_are_refused_with_the_reason(store, tmp
     store.close()
     with pytest.raises(StoreError, match="schema 99, this version reads schema 1"):
         Store(store.folder)
+    with closing(sqlite3.connect(store.path)) as db, db:
+        db.execute("UPDATE meta SET value = '0' WHERE key = 'schema'")
+    for mode in ("read", "write"):
+        with pytest.raises(StoreError, match="schema 0, .* an older version of the toolkit wrote"):
+            Store(store.folder, mode)
     (tmp_path / "run.db").write_bytes(b"not a database at all" * 100)
     with pytest.raises(StoreError, match="not a database"):
         Store(tmp_path)
