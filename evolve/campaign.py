@@ -22,6 +22,7 @@ from evolve.policy import Policy
 from evolve.program import check
 from evolve.records import EVALUATE, JUDGE_ERROR, Candidate, EvaluationRecord, VersionRecord
 from evolve.rounds import propose
+from evolve.sandbox import Status
 from evolve.state import SearchState, empty_state, migrates, restore_state
 from evolve.store import Store
 from evolve.task import Task
@@ -302,6 +303,11 @@ class Campaign:
                 candidate, JUDGE_ERROR, "", None, {}, None, str(error), 0.0, 0.0, 0
             )
         self._judge_errors = 0
+        if record.status == Status.QUARANTINED:
+            text = f"program {candidate}: {record.feedback}"
+            with self.store.transaction():
+                self.store.add_event(len(self.store.rounds()), "quarantine", text)
+            self.observer.on_event("quarantine", text)
         return record
 
     @contextmanager

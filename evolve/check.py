@@ -19,6 +19,7 @@ from evolve.hygiene import Hygiene, study, warnings_of
 from evolve.mutate import propose
 from evolve.program import ProgramError, fingerprint, split_blocks
 from evolve.sandbox import Pool
+from evolve.sandbox.text import clean
 from evolve.seeding import rng_for
 from evolve.task import Task
 
@@ -144,7 +145,7 @@ def report_lines(report: CheckReport) -> Iterator[str]:
     shown = {o.name for o in task.objectives} | {d.name for d in task.descriptors}
     for name, value in verdict.values.items():
         if name not in shown:
-            yield f"  value       {name:18s} {value:.8g}"
+            yield f"  value       {clean(name, 40):18s} {value:.8g}"
     yield (
         f"  time        {1000 * report.seconds:.0f} ms an evaluation; two runs "
         + ("agree" if report.deterministic else "differ")

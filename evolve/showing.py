@@ -19,8 +19,12 @@ def program_lines(store: Store, program: int) -> Iterator[str]:
     task = load_task(load_config(store.folder / "config.toml").task)
     steps = ancestry(store, program)
     step = steps[-1]
-    yield f"program {program}, mean reward {step.mean:.4f}, {step.verdict.status}"
-    yield from _reward_lines(task, step, steps[0])
+    if step.verdict.rewards is None:
+        yield f"program {program}, no reward: {step.verdict.status}: {step.verdict.feedback}"
+        yield from _partial_lines(task, step)
+    else:
+        yield f"program {program}, mean reward {step.mean:.4f}, {step.verdict.status}"
+        yield from _reward_lines(task, step, steps[0])
     for axis, value in zip(task.descriptors, step.verdict.descriptors or (), strict=False):
         yield f"  {axis.name:24s} {value:12.6g} {axis.unit}"
     yield ""
@@ -52,7 +56,7 @@ def outcome_lines(store: Store) -> Iterator[str]:
         f"in the archive, coverage {last['coverage']:.1%}, QD-score {last['qd_score']:.3f}, "
         f"{len(versions)} policy updates ({kept} kept)"
     )
-    yield f"run folder: {store.folder}"
+    yield f"run folder: {store.folder}, candidates ran at tier {store.meta('tier')}"
 
 
 def run_lines(root: Path) -> Iterator[str]:
@@ -67,14 +71,15 @@ def run_lines(root: Path) -> Iterator[str]:
     for folder in found:
         try:
             with Store(folder) as store:
-                rounds = store.rounds()
+                rounds, tier = store.rounds(), store.meta("tier")
         except EvolveError as error:
             yield f"{folder}  unreadable: {error}"
             continue
         last = rounds[-1] if rounds else {"evaluations": 0, "best_mean": 0.0, "coverage": 0.0}
         yield (
             f"{folder}  {len(rounds)} rounds  {last['evaluations']} evaluated  "
-            f"best {last['best_mean']:.4f}  coverage {last['coverage']:.1%}"
+            f"best {last['best_mean']:.4f}  coverage {last['coverage']:.1%}  "
+            f"tier {tier}"
         )
 
 
@@ -96,6 +101,14 @@ def _reward_lines(task: Task, step: Step, seed: Step) -> Iterator[str]:
         known = task.best_known.get(objective.name)
         best = "" if known is None else f"  best known {known[0]:.10g}"
         yield f"  {objective.name:24s} reward {now:.4f} (start {before:.4f})  {shown}{best}"
+
+
+def _partial_lines(task: Task, step: Step) -> Iterator[str]:
+    """Yield what is known of a program that did not finish; the rest is unknown, not zero."""
+    for objective in task.objectives:
+        raw = step.verdict.raw.get(objective.name)
+        known = "not judged" if raw is None else f"{raw:.8g} {objective.unit} so far".rstrip()
+        yield f"  {objective.name:24s} {known}"
 
 
 def _step_lines(before: Step | None, step: Step) -> Iterator[str]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from evolve.records import Candidate
+from evolve.records import JUDGE_ERROR, Candidate
+from evolve.sandbox import Status
 from evolve.store import Store
 from vpo.rollouts import Rollout
+
+#: Verdicts that say nothing about the program.
+OUR_FAULTS = (str(Status.SANDBOX_ERROR), JUDGE_ERROR)
 
 
 def training_batch(
@@ -15,8 +19,11 @@ def training_batch(
 ) -> list[Rollout]:
     """Return the rollouts of a range of rounds, both ends included, with their reward matrices.
 
-    An answer that did not become a valid new program has a row of zeros; one that repeats a program
-    first proposed in the same round shares its rewards, since it was as good an idea.
+    An answer that did not become a valid new program has a row of zeros, which adds nothing to a
+    set: what it did not finish is unknown, so that no part of it counts, and what was quarantined
+    earns nothing. One that repeats a program first proposed in the same round shares its rewards,
+    since it was as good an idea. A rollout with an answer that the sandbox or the judge failed on
+    is left out: nobody knows what it is worth, and the policy is not to blame.
 
     Args:
         store: The run.
@@ -53,6 +60,7 @@ def training_batch(
         rewards = np.zeros((answers, reference.shape[1]))
         end = len(rollout.tokens)
         spans = [(end, end)] * answers
+        judged_well = True
         for candidate in by_rollout.get(rollout.id, []):
             spans[candidate.answer] = candidate.tokens
             judged = candidate.id
@@ -61,6 +69,9 @@ def training_batch(
             verdict = verdicts.get(judged)
             if verdict is not None and verdict.rewards is not None:
                 rewards[candidate.answer] = verdict.rewards
+            judged_well &= verdict is None or verdict.status not in OUR_FAULTS
+        if not judged_well:
+            continue
         batch.append(
             Rollout(
                 prompt_ids=prompt.tokens,

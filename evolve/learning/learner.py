@@ -5,15 +5,17 @@ It reads the store and nothing else, so that a resumed run trains on what the ki
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 
 from evolve.config import Config, Training
-from evolve.errors import PolicyError
+from evolve.errors import PolicyError, StoreError
 from evolve.learning.batch import training_batch, useful_shares
 from evolve.learning.policy import ModelPolicy
 from evolve.records import VersionRecord
@@ -81,6 +83,7 @@ class PolicyLearner:
 
         Raises:
             PolicyError: If the policy's engine does not hold the trained weights afterwards.
+            StoreError: If the version cannot be written.
         """
         learned = store.meta("learned")
         first = 0 if learned is None else learned + 1
@@ -96,8 +99,7 @@ class PolicyLearner:
         stats = self._train(rollouts, number)
         folder = ""
         if stats["accepted"]:
-            path = save_version(self.trainer.model, self.folder / "adapters", number)
-            save_checkpoint(self.trainer.state_dict(), path / "trainer.pt")
+            path = self._save(number)
             folder = str(path.relative_to(self.folder))
             stats["probe"] = self._swap(path, rollouts)
         record = VersionRecord(
@@ -112,6 +114,26 @@ class PolicyLearner:
             # A refused step may have drawn from the trainer's generator.
             self.load(self.policy.version)
         return record
+
+    def _save(self, number: int) -> Path:
+        """Write a version and what its trainer needs; return their folder.
+
+        Raises:
+            StoreError: If they cannot be written; nothing of them is left then.
+        """
+        adapters = self.folder / "adapters"
+        try:
+            path = save_version(self.trainer.model, adapters, number)
+            save_checkpoint(self.trainer.state_dict(), path / "trainer.pt")
+        except (OSError, RuntimeError, SafetensorError) as error:
+            for left in (adapters / f"v{number}", *adapters.glob(".v*.tmp")):
+                shutil.rmtree(left, ignore_errors=True)
+            free = shutil.disk_usage(self.folder).free / 2**20
+            raise StoreError(
+                f"{adapters}: policy version {number} cannot be written ({free:.1f} MiB are free): "
+                f"{error}"
+            ) from error
+        return path
 
     def _train(self, rollouts: Sequence[Rollout], number: int) -> dict[str, Any]:
         config = self.config.training

@@ -21,7 +21,8 @@ from typing import Any
 from evolve.sandbox import syscalls
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_PRCTL = _LIBC.prctl
+# Elsewhere than on Linux no tier is found to work, and none of this is called.
+_PRCTL = getattr(_LIBC, "prctl", None)
 _SYSCALL = _LIBC.syscall
 _SYSCALL.restype = ctypes.c_long
 

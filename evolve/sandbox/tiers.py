@@ -140,10 +140,11 @@ def choose(min_tier: str) -> str:
         if found.works:
             return tier
         reasons.append(f"tier {tier}: {found.reason}")
+    unsafe = "To run model-written code unprotected all the same: --allow-unsafe"
     raise SandboxError(
         f"this machine does not isolate candidates well enough ({'; '.join(reasons)}). To mend it: "
         "install bubblewrap (apt-get install bubblewrap), or use a Linux kernel from 5.13 on with "
-        "Landlock. To run model-written code unprotected all the same: --allow-unsafe"
+        f"Landlock. {'' if 'D' in accepted else unsafe}".rstrip()
     )
 
 
@@ -185,7 +186,7 @@ def command(tier: str, python: list[str]) -> list[str]:
 
 def _missing(tier: str) -> str:
     if sys.platform != "linux":
-        return "" if tier == "D" else "it needs Linux"
+        return "it needs Linux"
     if tier == "D":
         return ""
     if not supported():
