@@ -49,6 +49,8 @@ Ints = npt.NDArray[np.int64]
 # an add is a few operations on floats), and with several.
 _VECTOR_FROM = (24, 6)
 
+_CODES = {name: code for code, name in enumerate(STATUSES)}
+
 
 class Archive:
     """Champions by cell and weight.
@@ -133,12 +135,18 @@ class Archive:
         R = finite_rows(rewards, n, self.bank.k, "rewards")
         points = finite_rows(descriptors, n, self.cells.d, "descriptors")
         if n < _VECTOR_FROM[self.bank.size > 1]:
-            rows = zip(numbers.tolist(), R.tolist(), sizes.tolist(), points.tolist(), strict=True)
-            added = [self.offer(i, r, size, self.cells.locate(p)) for i, r, size, p in rows]
+            ids_, rows, texts = numbers.tolist(), R.tolist(), sizes.tolist()
+            cells = list(map(self.cells.locate, points.tolist()))
+            if self.bank.size == 1:
+                scores = self.bank.rows_of_scores(R)[:, 0].tolist()
+                added = list(map(self._offer_scalar, ids_, rows, scores, texts, cells))
+            else:
+                added = list(map(self.offer, ids_, rows, texts, cells))
+            status, value, _ = zip(*added, strict=True) if added else ((), (), ())
             return AddedBatch(
-                np.array([STATUSES.index(a.status) for a in added], dtype=np.int8),
-                np.array([a.value for a in added]),
-                np.array([a.cell for a in added], dtype=np.int64),
+                np.array([_CODES[name] for name in status], dtype=np.int8),
+                np.array(value, dtype=np.float64),
+                np.array(cells, dtype=np.int64),
             )
         batch = AddedBatch(np.zeros(n, dtype=np.int8), np.zeros(n), self.cells.cell_of(points))
         self._offer_many(batch, numbers, R, sizes)

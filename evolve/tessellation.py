@@ -167,6 +167,8 @@ class Cvt:
     def locate(self, point: Sequence[float]) -> int:
         """Return the cell number of one point of d finite floats, which are not checked."""
         per_axis = self._per_axis
+        if per_axis and len(point) == 2:
+            return self._locate_in_plane(point[0], point[1])
         box = 0
         scaled = []
         for value, (low, span) in zip(point, self._axes, strict=True):
@@ -181,6 +183,23 @@ class Cvt:
             for there, here in zip(centroid, scaled, strict=True):
                 gap = there - here
                 distance += gap * gap
+            if distance < least:
+                least, cell = distance, candidate
+        return cell
+
+    def _locate_in_plane(self, across: float, up: float) -> int:
+        """Return what :meth:`locate` does for two axes, the usual number, at half the price."""
+        (low_x, span_x), (low_y, span_y) = self._axes
+        x, y = (across - low_x) / span_x, (up - low_y) / span_y
+        if not (0.0 <= x <= 1.0 and 0.0 <= y <= 1.0):
+            return int(self._ask_tree(self._scale(np.array([[across, up]])))[0])
+        last = self._per_axis - 1
+        column, row = int(x * self._per_axis), int(y * self._per_axis)
+        box = (column if column < last else last) * self._per_axis + (row if row < last else last)
+        least, cell = math.inf, -1
+        for candidate, (there_x, there_y) in self._lists[box]:
+            gap_x, gap_y = there_x - x, there_y - y
+            distance = gap_x * gap_x + gap_y * gap_y
             if distance < least:
                 least, cell = distance, candidate
         return cell
@@ -224,7 +243,7 @@ class Cvt:
 
 
 _TABLE_MAX_AXES = 3
-_BOXES_PER_CELL = 4
+_BOXES_PER_CELL = 8
 _TABLE_MAX_WIDTH = 64
 
 Tessellation = Grid | Cvt
