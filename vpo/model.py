@@ -9,7 +9,9 @@ from __future__ import annotations
 import copy
 import os
 import shutil
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +83,8 @@ def attach_lora(
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return get_peft_model(model, config)
+        with _peft_asks_under_an_old_name():
+            return get_peft_model(model, config)
 
 
 def prepare_for_training(model: Model, *, checkpointing: bool) -> None:
@@ -139,7 +142,8 @@ def load_version(base: PreTrainedModel, folder: Path) -> PreTrainedModel:
         ValueError: If there is no version in the folder.
     """
     if (folder / "adapter_config.json").is_file():
-        adapted: Any = PeftModel.from_pretrained(copy.deepcopy(base), folder)
+        with _peft_asks_under_an_old_name():
+            adapted: Any = PeftModel.from_pretrained(copy.deepcopy(base), folder)
         merged: PreTrainedModel = adapted.merge_and_unload()
         merged.train(False)
         return merged
@@ -162,6 +166,14 @@ def restore_adapter(model: PeftModel, folder: Path) -> None:
     result: Any = set_peft_model_state_dict(model, load_peft_weights(str(folder), device="cpu"))
     if result.unexpected_keys:
         raise ValueError(f"{folder}: {result.unexpected_keys[0]} has no place in the model")
+
+
+@contextmanager
+def _peft_asks_under_an_old_name() -> Iterator[None]:
+    """Keep transformers' note on an attribute that peft reads from the user, who cannot mend it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
+        yield
 
 
 def base_of(model: Model) -> PreTrainedModel:
