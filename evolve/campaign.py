@@ -20,7 +20,14 @@ from evolve.errors import PolicyError, TaskError
 from evolve.evaluate import Evaluation
 from evolve.policy import Policy
 from evolve.program import check
-from evolve.records import EVALUATE, JUDGE_ERROR, Candidate, EvaluationRecord, VersionRecord
+from evolve.records import (
+    EVALUATE,
+    JUDGE_ERROR,
+    OVER_BUDGET,
+    Candidate,
+    EvaluationRecord,
+    VersionRecord,
+)
 from evolve.rounds import propose
 from evolve.sandbox import Status
 from evolve.state import SearchState, empty_state, migrates, restore_state
@@ -77,9 +84,14 @@ class RoundReport:
     programs: int
 
     @property
+    def counted(self) -> int:
+        """Answers asked for, without those that came after the end of the budget."""
+        return self.answers - self.fates.get(OVER_BUDGET, 0)
+
+    @property
     def valid_share(self) -> float:
-        """Share of the answers asked for that ran and were judged valid."""
-        return self.statuses.get("ok", 0) / self.answers if self.answers else 0.0
+        """Share of the counted answers that ran and were judged valid."""
+        return self.statuses.get("ok", 0) / self.counted if self.counted else 0.0
 
     @property
     def improvement_rate(self) -> float:

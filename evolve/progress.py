@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -30,7 +30,7 @@ class VersionTally:
     def add(self, report: RoundReport) -> None:
         """Count a round in."""
         self.rounds += 1
-        self.answers += report.answers
+        self.answers += report.counted
         self.valid += report.statuses.get("ok", 0)
         self.evaluated += sum(report.statuses.values())
         self.taken += report.new + report.improved
@@ -54,7 +54,9 @@ class ConsoleObserver:
     _tallies: dict[int, VersionTally] = field(
         default_factory=lambda: defaultdict(VersionTally), init=False
     )
-    _last: RoundReport | None = field(default=None, init=False)
+    #: The latest rounds, which stay in sight.
+    _recent: deque[RoundReport] = field(default_factory=lambda: deque(maxlen=8), init=False)
+    _evaluated: int = field(default=0, init=False)
     _status: str = field(default="starting", init=False)
     _started: float = field(default_factory=time.monotonic, init=False)
     _evaluated_before: int = field(default=0, init=False)
@@ -74,7 +76,7 @@ class ConsoleObserver:
         """Say where the run begins."""
         self._config = config
         self._started = time.monotonic()
-        self._evaluated_before = state.submitted
+        self._evaluated = self._evaluated_before = state.submitted
         word = f"goes on after round {rounds}" if rounds else "begins"
         self._say(
             f"{config.task} with {config.policy.name}, seed {config.seed}: {word}; "
@@ -83,12 +85,16 @@ class ConsoleObserver:
 
     def on_progress(self, round_: int, proposed: int, evaluated: int) -> None:
         """Show the candidates of the round."""
+        self._evaluated = evaluated + (
+            self._recent[-1].evaluations if self._recent else self._evaluated_before
+        )
         self._status = f"round {round_}: {evaluated} of {proposed} candidates judged"
         self._refresh()
 
     def on_round(self, report: RoundReport) -> None:
         """Show a closed round."""
-        self._last = report
+        self._recent.append(report)
+        self._evaluated = report.evaluations
         self._tallies[report.version].add(report)
         self._status = f"round {report.round} done"
         if self._live is None:
@@ -97,7 +103,7 @@ class ConsoleObserver:
                 f"{self._rate():6.1f}/s  valid {report.valid_share:4.0%}  "
                 f"taken {report.improvement_rate:4.0%}  best {report.best_mean:.4f}  "
                 f"coverage {report.coverage:5.1%}  QD {report.qd_score:.3f}  "
-                f"left {self._left(report)}"
+                f"left {self._left()}"
             )
         self._refresh()
 
@@ -133,11 +139,11 @@ class ConsoleObserver:
         return lines
 
     def _rate(self) -> float:
-        done = (self._last.evaluations if self._last else 0) - self._evaluated_before
+        done = self._evaluated - self._evaluated_before
         return done / max(1e-9, time.monotonic() - self._started)
 
-    def _left(self, report: RoundReport) -> str:
-        missing = self._config.budget.evaluations - report.evaluations
+    def _left(self) -> str:
+        missing = self._config.budget.evaluations - self._evaluated
         rate = self._rate()
         return _clock(missing / rate) if rate > 0 else "?"
 
@@ -149,33 +155,38 @@ class ConsoleObserver:
             self._live.update(self._table())
 
     def _table(self) -> Table:
-        report = self._last
         grid = Table.grid(padding=(0, 2))
         total = self._config.budget.evaluations
         bar = Progress(TextColumn("{task.description}"), BarColumn(bar_width=40))
-        done = report.evaluations if report else self._evaluated_before
-        bar.add_task(f"{done}/{total} evaluated", total=total, completed=done)
+        text = (
+            f"{self._evaluated}/{total} evaluated, {self._rate():.1f} a second, {self._left()} left"
+        )
+        bar.add_task(text, total=total, completed=self._evaluated)
         grid.add_row(bar)
         grid.add_row(self._status)
-        if report is not None:
+        if self._recent:
             rows = Table(box=None, pad_edge=False)
-            values = {
-                "round": f"{report.round}",
-                "policy": f"v{report.version}",
-                "per second": f"{self._rate():.1f}",
-                "valid": f"{report.valid_share:.0%}",
-                "taken": f"{report.improvement_rate:.0%}",
-                "best": f"{report.best_mean:.4f}",
-                "coverage": f"{report.coverage:.1%}",
-                "QD-score": f"{report.qd_score:.3f}",
-                "vector QD": f"{report.vector_qd_score:.3f}",
-                "time left": self._left(report),
-            }
-            for name in values:
+            for name in _cells(self._recent[-1]):
                 rows.add_column(name, justify="right")
-            rows.add_row(*values.values())
+            for report in self._recent:
+                rows.add_row(*_cells(report).values())
             grid.add_row(rows)
         return grid
+
+
+def _cells(report: RoundReport) -> dict[str, str]:
+    """Return column -> text of a round."""
+    return {
+        "round": f"{report.round}",
+        "policy": f"v{report.version}",
+        "evaluated": f"{report.evaluations}",
+        "valid": f"{report.valid_share:.0%}",
+        "taken": f"{report.improvement_rate:.0%}",
+        "best": f"{report.best_mean:.4f}",
+        "coverage": f"{report.coverage:.1%}",
+        "QD-score": f"{report.qd_score:.3f}",
+        "vector QD": f"{report.vector_qd_score:.3f}",
+    }
 
 
 def _share(part: int, whole: int) -> str:

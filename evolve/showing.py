@@ -52,9 +52,9 @@ def outcome_lines(store: Store) -> Iterator[str]:
     versions = store.versions()
     kept = sum(version.active for version in versions)
     yield (
-        f"{last['evaluations']} evaluated in {len(rounds)} rounds, {last['programs']} programs "
-        f"in the archive, coverage {last['coverage']:.1%}, QD-score {last['qd_score']:.3f}, "
-        f"{len(versions)} policy updates ({kept} kept)"
+        f"{last['evaluations']} evaluated, {last['programs']} programs in the archive, "
+        f"coverage {last['coverage']:.1%}, QD-score {last['qd_score']:.3f}, "
+        f"policy updates: {len(versions)}, kept: {kept}"
     )
     yield f"run folder: {store.folder}, candidates ran at tier {store.meta('tier')}"
 
