@@ -62,7 +62,10 @@ def test_a_file_holds_one_idea():
         assert len(path.read_text().splitlines()) <= 420, path
 
 
-@pytest.mark.parametrize("entry", ["import evolve", "import vpo", "from evolve.cli import app"])
+@pytest.mark.parametrize(
+    "entry",
+    ["import evolve", "import vpo", "from evolve.cli import app", "from vpo.cli import app"],
+)
 def test_entry_points_load_nothing_heavy(entry):
     code = f"{entry}\nimport sys\nprint(*sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
