@@ -36,9 +36,6 @@ def main() -> NoReturn:
     except EvolveError as error:
         sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; the run can be resumed\n")
-        sys.exit(130)
     sys.exit(0)
 
 
@@ -204,8 +201,14 @@ def _drive(go: Callable[[ConsoleObserver], object], folder: Path) -> None:
     from evolve.store import Store
 
     console = _console()
-    with ConsoleObserver(console) as observer:
-        go(observer)
+    try:
+        with ConsoleObserver(console) as observer:
+            go(observer)
+    except KeyboardInterrupt:
+        begun = (folder / "run.db").is_file()
+        then = f"go on with: evolve resume {folder}" if begun else "nothing has begun"
+        typer.echo(f"interrupted; {then}", err=True)
+        raise typer.Exit(130) from None
     with Store(folder) as store:
         lines = list(outcome_lines(store))
     for line in [*observer.summary(), *lines]:

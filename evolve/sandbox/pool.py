@@ -16,7 +16,7 @@ from evolve.sandbox import wire
 from evolve.sandbox.session import Session
 from evolve.sandbox.text import clean
 from evolve.sandbox.tiers import choose
-from evolve.sandbox.worker import Profile, Worker
+from evolve.sandbox.worker import Profile, StartError, Worker
 from evolve.task import Limits
 
 _MAX_REPLACEMENTS = 6
@@ -185,19 +185,24 @@ class Pool:
         return worker
 
     def _replace(self, index: int) -> Worker:
-        self._replaced_in_a_row += 1
-        if self._replaced_in_a_row > _MAX_REPLACEMENTS:
-            raise SandboxError(
-                f"sandbox workers died {_MAX_REPLACEMENTS} times in a row; is the machine out of "
-                "memory? Fewer workers (sandbox.workers) or a smaller limits.memory_mb may help"
-            )
-        worker = self._spawn(index)
-        try:
-            worker.wait_ready()
-        except BaseException:
-            worker.kill()
-            raise
-        return worker
+        while True:
+            self._replaced_in_a_row += 1
+            if self._replaced_in_a_row > _MAX_REPLACEMENTS:
+                raise SandboxError(
+                    f"sandbox workers died {_MAX_REPLACEMENTS} times in a row; is the machine out "
+                    "of memory? Fewer workers (sandbox.workers) or a smaller limits.memory_mb may "
+                    "help"
+                )
+            worker = self._spawn(index)
+            try:
+                worker.wait_ready()
+            except StartError:
+                worker.kill()
+            except BaseException:
+                worker.kill()
+                raise
+            else:
+                return worker
 
     def _check_runner(self) -> None:
         with self.session("") as session:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -86,6 +87,10 @@ class WorkerLost(Exception):  # noqa: N818 - an event that the pool handles, not
     """The worker died or does not answer any more."""
 
 
+class StartError(SandboxError):
+    """The process did not come up; another may."""
+
+
 class Worker:
     """A worker process. Used by one thread at a time."""
 
@@ -120,19 +125,22 @@ class Worker:
                 # Ctrl-C in the terminal is for the campaign, not for its workers.
                 start_new_session=True,
             )
-        self.control.sendall(json.dumps(setup).encode())
+        # A process that is gone already shows when it is waited for.
+        with contextlib.suppress(OSError):
+            self.control.sendall(json.dumps(setup).encode())
 
     def wait_ready(self) -> None:
         """Wait until the preloaded modules are in.
 
         Raises:
             TaskError: If a module to preload is missing or the runner does not compile.
-            SandboxError: If the process does not come up.
+            StartError: If the process does not come up.
+            SandboxError: If its isolation is refused.
         """
         try:
             message = self._receive(self._started + START_S)
         except WorkerLost as lost:
-            raise SandboxError(f"a sandbox worker does not start ({lost}): {self.log()}") from None
+            raise StartError(f"a sandbox worker does not start ({lost}): {self.log()}") from None
         if refused := message.get("refused"):
             raise SandboxError(f"the isolation cannot be set up: {clean(refused, 300)}")
         if fault := message.get("fault"):
