@@ -51,15 +51,20 @@ TASK = Task(
 """
 
 
-@pytest.fixture
-def toy_task(tmp_path) -> Path:
-    """A task folder whose evaluation takes no time: three curves, one function."""
-    folder = tmp_path / "toy"
+def write_toy_task(place: Path) -> Path:
+    """Write the toy task into a folder of its own below ``place``."""
+    folder = place / "toy"
     folder.mkdir()
     (folder / "initial.py").write_text(INITIAL)
     (folder / "run.py").write_text(RUN)
     (folder / "task.py").write_text(TASK)
     return folder
+
+
+@pytest.fixture
+def toy_task(tmp_path) -> Path:
+    """A task folder whose evaluation takes no time: three curves, one function."""
+    return write_toy_task(tmp_path)
 
 
 @pytest.fixture
