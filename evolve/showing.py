@@ -117,7 +117,8 @@ def _step_lines(before: Step | None, step: Step) -> Iterator[str]:
         return
     yield (
         f"  {step.candidate.id:6d}  {step.mean:.4f}  {step.mean - before.mean:+.4f}  "
-        f"round {step.round}, policy v{step.version}, {step.candidate.operator}"
+        f"round {step.round}, policy v{step.version}, "
+        f"{clean(step.candidate.operator, 80)}"
     )
     for line in changes(before.candidate.source or "", step.candidate.source or ""):
         yield f"          {clean(line, 200, keep_lines=True)}"
