@@ -36,6 +36,15 @@ def main() -> NoReturn:
 
 
 @app.command()
+def new(folder: Annotated[Path, typer.Argument(help="Where to write the task.")]) -> None:
+    """Write an example task that runs as it is, to be replaced by yours."""
+    from vpo.scaffold import write_example
+
+    for file in _checked(lambda: write_example(folder)):
+        typer.echo(str(file))
+
+
+@app.command()
 def train(
     task: Annotated[
         Path, typer.Option(help="Folder of the task: prompts.jsonl and reward.py, see vpo.task.")

@@ -183,6 +183,7 @@ def measure(
     if stats is not None:
         numbers = {field.name: getattr(stats, field.name) for field in fields(stats)}
         values |= {to: float(numbers[of]) for of, to in _OF_UPDATE.items()}
+        values["refused"] = float(bool(stats.reason) and stats.rollouts > 0)
     for name, value in (("probe_gap", probe_gap), ("quality", quality)):
         if value is not None:
             values[name] = float(value)

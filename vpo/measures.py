@@ -265,6 +265,13 @@ MEASURES: dict[str, Measure] = {
         "the initial policy with what the archive has learned.",
     ),
     "step_kl": Measure("KL of the update", "nats per token, from behaviour to updated policy"),
+    "refused": Measure(
+        "update undone",
+        "1 where the update was not finite or moved the policy too far, else 0",
+        Alarm("above", 0, lasting=3),
+        "No update gets through. Lower the learning rate; if the steps are meant, raise "
+        "max_step_kl.",
+    ),
     "clip_fraction": Measure(
         "tokens that are clipped",
         "share of tokens whose gradient the clip stops",

@@ -167,6 +167,10 @@ def test_updates_that_go_wrong_trip_their_measures():
     stale = updated(drift=2.0)
     assert stale.effective_samples < 0.5
     assert "effective_samples" in judge(measure(healthy(), IDS, stats=stale)).alarms
+    assert calm["refused"] == 0.0
+    refused = measure(healthy(), IDS, stats=updated(learning_rate=3e-2, max_step_kl=1e-6))
+    assert "refused" not in judge(refused, [calm, refused]).alarms
+    assert "refused" in judge(refused, [calm, refused, refused]).alarms
     past = [calm] * START
     exploded = measure(healthy(), IDS, stats=replace(wild, grad_norm=50 * calm["grad_norm"]))
     assert "grad_norm" in judge(exploded, past).alarms
@@ -179,7 +183,7 @@ def test_updates_that_go_wrong_trip_their_measures():
 
 
 def test_every_alarm_has_a_batch_that_trips_it():
-    of_updates = {"kl", "clip_fraction", "effective_samples", "masked", "grad_norm"}
+    of_updates = {"kl", "clip_fraction", "effective_samples", "masked", "grad_norm", "refused"}
     assert BATCHES.keys() | CHANGES.keys() | of_updates | {"winner_entropy"} == ALARMED
 
 

@@ -282,6 +282,15 @@ def test_folders_are_not_overwritten(toy, tmp_path):
     says(train(toy, tmp_path / "out", task=tmp_path), "holds prompts.jsonl and reward.py")
 
 
+def test_the_example_runs_as_it_is(toy, tmp_path):
+    folder = tmp_path / "example"
+    assert vpo("new", folder).exit_code == 0
+    train_well(toy, tmp_path / "out", task=folder, steps=1, evaluation_rollouts=2)
+    judged = FolderTask(folder).judge(FolderTask(folder).train[0], ["12a\n\n  !?\nabc"], 2)[0]
+    assert judged.rewards.tolist() == [[2 / 3, 1 / 3, 0.0], [0.0, 0.0, 0.5]]
+    says(vpo("new", folder), "is there already")
+
+
 def test_tagged_answers_are_the_default():
     text = "first <answer>1\n2</answer> or <answer>x</answer><answer>open"
     assert [text[a:b] for a, b in find_tagged(text)] == ["1\n2", "x"]
