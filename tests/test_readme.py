@@ -41,7 +41,7 @@ def test_the_first_screen_names_both_make_targets():
 
 @pytest.mark.slow
 def test_the_commands_work_in_the_order_in_which_they_stand(tmp_path):
-    assert all(command.startswith("evolve ") for command in COMMANDS[2:])
+    assert all(command.startswith(("evolve ", "vpo ")) for command in COMMANDS[2:])
     for command in COMMANDS[2:]:
         assert run(command, tmp_path).strip()
     assert (tmp_path / "runs/packing/plots").is_dir()

@@ -366,7 +366,8 @@ def _of_tokens(
                 first += parts[0].tolist()
                 last += parts[-1].tolist()
         if first and np.nanmean(first) > 0.0:
-            values["late_entropy"] = float(np.nanmean(last) / np.nanmean(first))
+            # Bounded: the first answer may be all but certain.
+            values["late_entropy"] = min(10.0, float(np.nanmean(last) / np.nanmean(first)))
     return values
 
 
