@@ -11,12 +11,13 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from evolve.schema import open_to_read
 from tests.evolve.conftest import Command, write_toy_task
@@ -147,6 +148,28 @@ def _phase(run: Path, before: dict[str, Any], after: dict[str, Any]) -> str:
     if {row[1] for row in after["prompts"]} - closed:
         return "in a round, every candidate judged"
     return "between two rounds"
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A file system of ``size`` in ``folder``, or a skip where none can be made."""
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)],
+        capture_output=True,
+        text=True,
+    )
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def remount(folder: Path, option: str) -> None:
+    """Change the size of a small disk, or make it read-only."""
+    subprocess.run(["mount", "-o", f"remount,{option}", str(folder)], check=True)
 
 
 def kill_many(instants: int, evaluations: int = 500) -> list[Campaign]:

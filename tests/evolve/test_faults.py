@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ import pytest
 from evolve.sandbox.tiers import probe
 from evolve.store import Store
 from tests.evolve.conftest import Command, write_toy_task
-from tests.evolve.faults import SETTINGS, contents, kill_often
+from tests.evolve.faults import SETTINGS, contents, kill_often, remount, small_disk
 from tests.evolve.workers import alive, children, descendants
 
 EVALUATIONS = 150
@@ -103,27 +102,6 @@ def test_a_stopped_worker_is_given_up(undisturbed, toy_task, command, tmp_path):
     assert process.returncode == 0, out + err
     assert not alive(stopped)
     same(run, undisturbed)
-
-
-@contextmanager
-def small_disk(folder, size):
-    """A file system of ``size`` in ``folder``, or a skip where none can be made."""
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)],
-        capture_output=True,
-        text=True,
-    )
-    if mounted.returncode:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def remount(folder, option):
-    subprocess.run(["mount", "-o", f"remount,{option}", str(folder)], check=True)
 
 
 def test_a_full_disk_ends_the_run_in_one_line_and_a_larger_one_resumes_it(
