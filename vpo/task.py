@@ -119,9 +119,6 @@ class FolderTask:
             TaskError: If a file is unusable.
         """
         prompts = _read_prompts(folder / "prompts.jsonl")
-        self.train: Sequence[Prompt] = [
-            prompt for prompt in prompts if prompt.data.get("split") != "test"
-        ]
         by_split: dict[str, list[Prompt]] = {"train": [], "test": []}
         for prompt in prompts:
             by_split[prompt.data.get("split", "train")].append(prompt)
