@@ -22,7 +22,7 @@ from evolve.sandbox import syscalls
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 # Elsewhere than on Linux no tier is found to work, and none of this is called.
-_PRCTL = getattr(_LIBC, "prctl", None)
+_PRCTL: Any = getattr(_LIBC, "prctl", None)
 _SYSCALL = _LIBC.syscall
 _SYSCALL.restype = ctypes.c_long
 

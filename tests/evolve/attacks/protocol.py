@@ -198,6 +198,36 @@ def f(x): return "honest"
         shown="at most another answer",
     ),
     Attack(
+        72,
+        "replace zip, eval and sorted under the runner's feet",
+        """
+import builtins
+builtins.zip = builtins.eval = builtins.sorted = lambda *_: {"score": 1.0}
+def f(x): return "honest"
+""",
+        "ABCD",
+        check=lambda reply: _unscored(reply),
+        shown="at most another answer",
+    ),
+    Attack(
+        73,
+        "finaliser that answers once more",
+        """
+import gc, os, struct
+class Late:
+    def __init__(self): self.me = self
+    def __del__(self): os.write(3, struct.pack("<IQ", 6, 7) + b'O"won"')
+def f(x):
+    Late()
+    gc.set_threshold(1)
+    return "honest"
+""",
+        "ABCD",
+        statuses=("ok", "protocol_error"),
+        check=lambda reply: _unscored(reply),
+        shown="one answer at most",
+    ),
+    Attack(
         71,
         "array that lies about itself",
         """
