@@ -65,6 +65,14 @@ def train(
     lora_rank: Annotated[int, typer.Option(help="Of the adapter; 0 trains all weights.")] = 16,
     kl: Annotated[float, typer.Option(help="Weight of the KL to the initial policy.")] = 1e-3,
     entropy: Annotated[float, typer.Option(help="Weight of the entropy.")] = 0.0,
+    entropy_target: Annotated[float, typer.Option(help="Nats a token; 0: none.")] = 0.0,
+    temperature_floor: Annotated[float, typer.Option(help="At the last step; 0: none.")] = 0.0,
+    floors: Annotated[
+        list[float] | None, typer.Option(help="Least mean reward, once for each reward.")
+    ] = None,
+    band: Annotated[
+        tuple[float, float], typer.Option(help="Share D / R that lambda_d is steered to.")
+    ] = (0.0, 1.0),
     token_budget: Annotated[int, typer.Option(help="Tokens of a micro-batch.")] = 8192,
     evaluate_every: Annotated[int, typer.Option(help="Steps between evaluations.")] = 10,
     evaluation_rollouts: Annotated[int, typer.Option(help="Completions of each prompt.")] = 16,
@@ -109,7 +117,8 @@ def _config(given: dict[str, Any], out: Path) -> TrainingConfig:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is there already; choose another --out, or `vpo resume {out}`")
     values = {entry.name: given[entry.name] for entry in fields(TrainingConfig)}
-    return TrainingConfig(**(values | {"task": str(given["task"].resolve())}))
+    values |= {"task": str(given["task"].resolve()), "floors": tuple(given["floors"] or ())}
+    return TrainingConfig(**values)
 
 
 def _run(config: TrainingConfig, out: Path, *, fresh: bool) -> None:

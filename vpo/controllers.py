@@ -7,8 +7,9 @@ numbers and tuples: ``dataclasses.asdict`` goes into a checkpoint, ``Class(**sta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import cos, isfinite, pi
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -173,6 +174,56 @@ class TemperatureSchedule:
         """Return the temperature at a step."""
         done = min(max(step, 0) / self.steps, 1.0)
         return self.floor + (self.start - self.floor) * 0.5 * (1.0 + cos(pi * done))
+
+
+@dataclass(frozen=True)
+class Controllers:
+    """Those that a run uses, updated and stored together.
+
+    Attributes:
+        floors: On mean rewards; its multipliers go into the advantages.
+        band: On D / R; its value is lambda_d.
+        entropy: On the token entropy; its coefficient goes into the objective.
+        temperature: Of sampling; depends on the step alone.
+    """
+
+    floors: RewardFloors | None = None
+    band: DiversityBand | None = None
+    entropy: EntropyTarget | None = None
+    temperature: TemperatureSchedule | None = None
+
+    def update(
+        self,
+        rewards: npt.ArrayLike | None,
+        specialisation: float,
+        expected_max: float,
+        entropy: float,
+    ) -> Controllers:
+        """Return the state after a step.
+
+        Args:
+            rewards: (k,) mean rewards of the answers; None if there were none.
+            specialisation: Mean D.
+            expected_max: Mean R.
+            entropy: Mean entropy of a token, nats; NaN if the step trained nothing.
+        """
+        floors, band, target = self.floors, self.band, self.entropy
+        if floors is not None and rewards is not None:
+            floors = floors.update(rewards)
+        if band is not None:
+            band = band.update(specialisation, expected_max)
+        if target is not None and isfinite(entropy):
+            target = target.update(entropy)
+        return replace(self, floors=floors, band=band, entropy=target)
+
+    def restored(self, state: dict[str, Any]) -> Controllers:
+        """Return the same controllers in the state that ``dataclasses.asdict`` gave."""
+
+        def again(name: str) -> Any:
+            own = getattr(self, name)
+            return None if own is None else type(own)(**state[name])
+
+        return Controllers(*(again(entry.name) for entry in fields(self)))
 
 
 def _clip(value: float, low: float, high: float) -> float:

@@ -16,6 +16,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 from vpo.advantages import ESTIMATORS
+from vpo.controllers import (
+    Controllers,
+    DiversityBand,
+    EntropyTarget,
+    RewardFloors,
+    TemperatureSchedule,
+)
 from vpo.diagnostics import Report, judge
 from vpo.worth import Credit
 
@@ -40,7 +47,11 @@ class TrainingConfig:
         learning_rate: Of AdamW.
         lora_rank: Rank of the adapter; 0 trains all weights.
         kl: Weight of the KL to the initial policy.
-        entropy: Weight of the entropy.
+        entropy: Weight of the entropy, at the start if there is a target.
+        entropy_target: Entropy of a token, nats, that its weight is steered to; 0 for none.
+        temperature_floor: Temperature at the last step, reached along a cosine; 0 for no change.
+        floors: (k,) least mean rewards, held by multipliers; empty for none.
+        band: Share D / R to which lambda_d is steered; all of [0, 1] for no steering.
         token_budget: Padded tokens of a micro-batch.
         evaluate_every: Steps between evaluations; there is one before the first and one at the end.
         evaluation_rollouts: Completions of each held-out prompt.
@@ -65,6 +76,10 @@ class TrainingConfig:
     lora_rank: int = 16
     kl: float = 1e-3
     entropy: float = 0.0
+    entropy_target: float = 0.0
+    temperature_floor: float = 0.0
+    floors: tuple[float, ...] = ()
+    band: tuple[float, float] = (0.0, 1.0)
     token_budget: int = 8192
     evaluate_every: int = 10
     evaluation_rollouts: int = 16
@@ -89,9 +104,32 @@ class TrainingConfig:
                 raise ValueError(
                     f"{entry.name} is {value}, at least {least.get(entry.name, 1)} is needed"
                 )
+        # JSON and the command line bring lists.
+        object.__setattr__(self, "floors", tuple(self.floors))
+        object.__setattr__(self, "band", tuple(self.band))
+        if self.floors and ESTIMATORS[self.method].worth in ("vector", "iid"):
+            raise ValueError(f"floors: {self.method} has no scalar worth to add multipliers to")
+        if self.band != (0.0, 1.0) and self.method != "vpo":
+            raise ValueError(f"band: steers lambda_d, which {self.method} does not have")
         for name in ("alpha", "temperature", "learning_rate"):
             if not getattr(self, name) > 0.0:
                 raise ValueError(f"{name} is {getattr(self, name)}, a positive number is needed")
+        self.controllers()
+
+    def controllers(self) -> Controllers:
+        """Return what steers the run, in its initial state.
+
+        Raises:
+            ValueError: If a setting is out of range.
+        """
+        steered = self.band != (0.0, 1.0)
+        target, cold = self.entropy_target, self.temperature_floor
+        return Controllers(
+            floors=RewardFloors(self.floors) if self.floors else None,
+            band=DiversityBand(*self.band, value=self.lambda_d) if steered else None,
+            entropy=EntropyTarget(target, self.entropy) if target else None,
+            temperature=TemperatureSchedule(self.temperature, cold, self.steps) if cold else None,
+        )
 
 
 def dump_config(config: TrainingConfig, out: Path) -> None:

@@ -31,7 +31,8 @@ class TokenScorer(nn.Module):
         """
         super().__init__()
         self.model = model
-        self._temperature = temperature
+        #: May be changed between updates.
+        self.temperature = temperature
         base: Any = base_of(model)
         # Through a dict, so that the parts are not registered a second time.
         self._parts: dict[str, Any] = {
@@ -60,7 +61,7 @@ class TokenScorer(nn.Module):
             batch.targets,
             self._parts["head"],
             self._vocabulary,
-            temperature=self._temperature,
+            temperature=self.temperature,
         )
 
     @torch.no_grad()

@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,18 @@ class Trainer:
             seconds=time.perf_counter() - started,
             **tally.means(),
         )
+
+    def steer(self, *, entropy_coef: float, temperature: float) -> None:
+        """Change what controllers change between updates.
+
+        Args:
+            entropy_coef: Weight of the entropy.
+            temperature: At which the rollouts of the next update are sampled.
+        """
+        self.config = replace(self.config, entropy_coef=entropy_coef, temperature=temperature)
+        for scorer in (self._scorer, self._reference):
+            if scorer is not None:
+                scorer.temperature = temperature
 
     def save(self, folder: Path) -> Path:
         """Write the present version, see :func:`vpo.model.save_version`; all processes call it."""

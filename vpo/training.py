@@ -7,6 +7,7 @@ as if nothing had happened, bit by bit on the same machine. What it leaves: :mod
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from vpo.sampling import Sample, generate
 from vpo.settings import Importance, TrainerConfig
 from vpo.spans import token_ends, token_span
 from vpo.tally import UpdateStats
-from vpo.task import Prompt, Task
+from vpo.task import Prompt, Task, TaskError
 from vpo.tokens import token_advantages
 from vpo.trainer import Trainer
 from vpo.utility import set_utility
@@ -55,6 +56,7 @@ class Training:
         self.out = out
         self.step = 0
         self.tokens = 0
+        self.controllers = config.controllers()
         if tokenizer.eos_token_id is None:
             raise ValueError(f"policy {config.policy}: its tokenizer has no end token")
         if config.lora_rank:
@@ -76,6 +78,7 @@ class Training:
         state = load_checkpoint(file)
         self.trainer.load_state_dict(state["trainer"])
         self.step, self.tokens = state["step"], state["tokens"]
+        self.controllers = self.controllers.restored(state["controllers"])
 
     def run(self, tell: Callable[[str], None]) -> None:
         """Train until the last step; ``tell`` is given a line of text now and then."""
@@ -100,7 +103,12 @@ class Training:
                 self._save()
 
     def _save(self) -> None:
-        state = {"trainer": self.trainer.state_dict(), "step": self.step, "tokens": self.tokens}
+        state = {
+            "trainer": self.trainer.state_dict(),
+            "step": self.step,
+            "tokens": self.tokens,
+            "controllers": asdict(self.controllers),
+        }
         save_checkpoint(state, self.out / "checkpoint.pt")
 
     def _train(self, past: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -112,7 +120,15 @@ class Training:
         order = np.concatenate([rng.permutation(every) for _ in range(-(-config.prompts // every))])
         prompts = [self.task.train[index] for index in order[: config.prompts]]
         seeds = [self._seed("sample", self.step, slot) for slot in range(len(prompts))]
-        rollouts, texts, finished = self._rollouts(prompts, config.group_size, seeds)
+        steering = self._steering()
+        self.trainer.steer(entropy_coef=steering["entropy"], temperature=steering["temperature"])
+        rollouts, texts, finished = self._rollouts(
+            prompts, config.group_size, seeds, steering["temperature"]
+        )
+        widths = {rollout.rewards.shape[1] for rollout in rollouts if len(rollout.rewards)}
+        if config.floors and widths - {len(config.floors)}:
+            k = ", ".join(map(str, sorted(widths)))
+            raise TaskError(f"floors: {len(config.floors)} given, the task has {k} rewards")
         advantages = self._advantages(rollouts)
         table = token_advantages(
             advantages,
@@ -122,6 +138,14 @@ class Training:
         stats = self.trainer.update(rollouts, table)
         values = self._measured(rollouts, texts, finished, advantages, stats)
         self.tokens += sum(len(rollout.completion_ids) for rollout in rollouts)
+        rows = [rollout.rewards for rollout in rollouts if len(rollout.rewards)]
+        worth = values.get("set_utility", 0.0)
+        self.controllers = self.controllers.update(
+            np.concatenate(rows).mean(axis=0) if rows and self.controllers.floors else None,
+            values.get("specialisation", 0.0) * worth,
+            worth,
+            stats.entropy,
+        )
         return {
             "step": self.step,
             "tokens": self.tokens,
@@ -129,6 +153,7 @@ class Training:
             "accepted": stats.accepted,
             "reason": stats.reason,
             "loss": stats.loss if isfinite(stats.loss) else None,
+            "steering": steering,
             "measures": values,
             "alarms": list(judge(values, [row["measures"] for row in past]).alarms),
             "seconds": round(stats.seconds, 3),
@@ -141,7 +166,10 @@ class Training:
             if any(rollout.reference is not None for rollout in rollouts):
                 options["references"] = [rollout.reference for rollout in rollouts]
             if config.method == "vpo":
-                options["lambda_d"] = config.lambda_d
+                band = self.controllers.band
+                options["lambda_d"] = config.lambda_d if band is None else band.value
+        if self.controllers.floors is not None:
+            options["multipliers"] = self.controllers.floors.multipliers
         return compute_advantages(
             [rollout.rewards for rollout in rollouts],
             [rollout.group for rollout in rollouts],
@@ -151,6 +179,17 @@ class Training:
             seed=self._seed("quadrature", self.step),
             **options,
         )
+
+    def _steering(self) -> dict[str, Any]:
+        """Return what the controllers say for the present step."""
+        config, now = self.config, self.controllers
+        cooling = now.temperature
+        return {
+            "temperature": config.temperature if cooling is None else cooling.at(self.step - 1),
+            "entropy": config.entropy if now.entropy is None else now.entropy.coefficient,
+            "lambda_d": config.lambda_d if now.band is None else now.band.value,
+            "multipliers": [] if now.floors is None else list(now.floors.multipliers),
+        }
 
     def _measured(
         self,
@@ -170,11 +209,12 @@ class Training:
             finished=finished,
             logprobs=[rollout.behaviour_logprobs for rollout in rollouts],
             spans=[rollout.answer_spans for rollout in rollouts],
+            floors=self.config.floors or None,
             stats=stats,
         )
 
     def _rollouts(
-        self, prompts: Sequence[Prompt], n: int, seeds: Sequence[int]
+        self, prompts: Sequence[Prompt], n: int, seeds: Sequence[int], temperature: float
     ) -> tuple[list[Rollout], list[list[str]], list[bool]]:
         """Return n judged rollouts of each prompt, the texts of their answers, and who ended."""
         ids = [self._ids(prompt) for prompt in prompts]
@@ -185,7 +225,7 @@ class Training:
             max_new_tokens=self.config.max_new_tokens,
             eos_id=self.tokenizer.eos_token_id,
             seeds=seeds,
-            temperature=self.config.temperature,
+            temperature=temperature,
         )
         rollouts: list[Rollout] = []
         texts: list[list[str]] = []
@@ -218,7 +258,7 @@ class Training:
         n = config.evaluation_rollouts
         # The same draws at every evaluation: differences are those of the policy.
         seeds = [self._seed("evaluation", slot) for slot in range(len(prompts))]
-        rollouts, _, _ = self._rollouts(prompts, n, seeds)
+        rollouts, _, _ = self._rollouts(prompts, n, seeds, config.temperature)
         sizes = [size for size in (1, 2, 4, 8, 16, 32, 64, 128) if size <= n]
         curves, sets, apart = [], [], []
         for slot in range(len(prompts)):

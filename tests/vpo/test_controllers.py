@@ -6,7 +6,13 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from vpo.controllers import DiversityBand, EntropyTarget, RewardFloors, TemperatureSchedule
+from vpo.controllers import (
+    Controllers,
+    DiversityBand,
+    EntropyTarget,
+    RewardFloors,
+    TemperatureSchedule,
+)
 
 
 def test_a_multiplier_follows_its_formula():
@@ -93,6 +99,26 @@ def test_state_survives_a_checkpoint_bit_by_bit(state):
         EntropyTarget: (0.05,),
     }[kind]
     assert again.update(*arguments) == state.update(*arguments)
+
+
+def test_controllers_are_updated_and_stored_together():
+    parts = {
+        "floors": RewardFloors((0.5, 0.1)),
+        "band": DiversityBand(0.1, 0.2),
+        "entropy": EntropyTarget(),
+    }
+    some = Controllers(**parts, temperature=TemperatureSchedule(1.0, 0.5, 10))
+    moved = some.update([0.2, 0.3], 0.02, 0.5, 0.05)
+    assert moved.floors == parts["floors"].update([0.2, 0.3])
+    assert moved.band == parts["band"].update(0.02, 0.5)
+    assert moved.entropy == parts["entropy"].update(0.05)
+    assert moved.temperature == some.temperature
+    assert some.restored(json.loads(json.dumps(asdict(moved)))) == moved
+    still = moved.update(None, 0.15, 1.0, float("nan"))
+    assert still == moved
+    none = Controllers()
+    assert none.update([0.1], 0.0, 1.0, 1.0) == none
+    assert none.restored(asdict(none)) == none
 
 
 @pytest.mark.parametrize(

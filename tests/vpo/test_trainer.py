@@ -404,3 +404,16 @@ def test_bfloat16_gives_nearly_the_same_update():
     assert stats[1].loss == pytest.approx(stats[0].loss, abs=0.05)
     assert stats[1].grad_norm == pytest.approx(stats[0].grad_norm, rel=0.3)
     assert stats[1].loss != stats[0].loss
+
+
+def test_steering_is_as_if_the_trainer_had_been_made_so():
+    steered, made = llama(), llama()
+    rollouts = sampled(llama())
+    advantages = advantages_for(rollouts)
+    trainer = Trainer(steered, replace(CONFIG, kl_coef=0.1))
+    trainer.steer(entropy_coef=0.05, temperature=0.7)
+    one = trainer.update(rollouts, advantages)
+    config = replace(CONFIG, kl_coef=0.1, entropy_coef=0.05, temperature=0.7)
+    two = Trainer(made, config).update(rollouts, advantages)
+    assert one == replace(two, seconds=one.seconds)
+    assert_same(steered, made)

@@ -63,7 +63,7 @@ def vpo(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def train(toy, out, **options):
+def train(toy, out, *more, **options):
     values = {
         "task": toy / "task",
         "policy": f"hf:{toy / 'model'}",
@@ -74,11 +74,11 @@ def train(toy, out, **options):
         "prompts": 6,
         "kl": 0,
     } | {name.replace("_", "-"): value for name, value in options.items()}
-    return vpo("train", *(word for k, v in values.items() for word in (f"--{k}", v)))
+    return vpo("train", *(word for k, v in values.items() for word in (f"--{k}", v)), *more)
 
 
-def train_well(toy, out, **options):
-    result = train(toy, out, **options)
+def train_well(toy, out, *more, **options):
+    result = train(toy, out, *more, **options)
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -156,8 +156,18 @@ def test_a_killed_run_goes_on_bit_by_bit(toy, tmp_path, monkeypatch, rank):
         "lora_rank": rank,
         "credit": "prefix",
         "kl": 0.01,
+        "entropy_target": 3.6,
+        "temperature_floor": 0.7,
     }
-    train_well(toy, tmp_path / "whole", **options)
+    # Steered by all controllers, whose state has to survive as well.
+    more = ["--band", 0.3, 0.4, "--floors", 0.3, "--floors", 0.3, "--floors", 0.3]
+    train_well(toy, tmp_path / "whole", *more, **options)
+    steering = [row["steering"] for row in read_rows(tmp_path / "whole" / "steps.jsonl")]
+    assert steering[0]["temperature"] == 1.0 > steering[-1]["temperature"] > 0.7
+    assert steering[0]["lambda_d"] == 1.0 < steering[-1]["lambda_d"]
+    assert steering[0]["entropy"] == 0.0 < steering[-1]["entropy"]
+    assert steering[0]["multipliers"] == [0.0] * 3
+    assert max(steering[-1]["multipliers"]) > 0.0
     steps = Training._train
 
     def killed(self, past):
@@ -169,7 +179,7 @@ def test_a_killed_run_goes_on_bit_by_bit(toy, tmp_path, monkeypatch, rank):
     monkeypatch.setattr(Training, "_train", killed)
     with pytest.raises(Killed):
         # Step 3 is lost with its evaluation: the last checkpoint is that of step 2.
-        train(toy, tmp_path / "killed", **options)
+        train(toy, tmp_path / "killed", *more, **options)
     monkeypatch.undo()
     with (tmp_path / "killed" / "steps.jsonl").open("a") as handle:
         handle.write('{"step": 4, "cut')  # as a power cut may leave it
@@ -262,6 +272,9 @@ def test_a_broken_task_is_one_line(toy, tmp_path, files, message):
         ({"steps": 0}, "steps is 0, at least 1"),
         ({"group_size": 1}, "group_size is 1, at least 2"),
         ({"temperature": 0}, "temperature is 0.0, a positive"),
+        ({"temperature_floor": 2}, "temperature from 1.0 to 2.0"),
+        ({"floors": 0.1, "method": "gdpo"}, "floors: gdpo has no scalar worth"),
+        ({"lambda_d": 9, "task": "/no/such"}, "no such folder"),
         ({"policy": "gpt"}, "policy is 'gpt', allowed: hf:NAME_OR_PATH, pocket"),
         ({"policy": "hf:/no/such/model"}, "model '/no/such/model' cannot be loaded"),
         ({"task": "/no/such/task"}, "/no/such/task: no such folder"),
@@ -271,6 +284,14 @@ def test_a_broken_task_is_one_line(toy, tmp_path, files, message):
 def test_bad_options_are_one_line(toy, tmp_path, options, message):
     says(train(toy, tmp_path / "out", **options), message)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_band_needs_a_lambda(toy, tmp_path):
+    band = ("--band", 0.1, 0.2)
+    says(train(toy, tmp_path / "out", *band, method="grpo"), "band: steers lambda_d")
+    says(train(toy, tmp_path / "out", *band, lambda_d=9), "lambda_d is 9.0, allowed: 0.0 to 3.0")
+    says(train(toy, tmp_path / "out", "--band", 0.5, 0.2), "0 <= low <= high <= 1")
+    says(train(toy, tmp_path / "out", floors=0.2), "floors: 1 given, the task has 3 rewards")
 
 
 def test_folders_are_not_overwritten(toy, tmp_path):
