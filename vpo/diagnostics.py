@@ -190,15 +190,16 @@ def measure(
     return {name: values[name] for name in MEASURES if isfinite(values.get(name, np.nan))}
 
 
-def reward_structure(rows: Floats, ids: npt.NDArray[Any]) -> tuple[Floats, Floats]:
-    """Return the (k, k) Pearson and Spearman correlations of rewards, centred by prompt.
+def reward_structure(rows: Floats, ids: npt.NDArray[Any]) -> tuple[Floats, Floats, Floats]:
+    """Return Pearson and Spearman correlations (k, k) of rewards centred by prompt, and spreads.
 
     Args:
         rows: (N, k) reward vectors of answers.
         ids: (N,) their prompts.
 
     Returns:
-        The correlations among rewards that vary at all; the others have NaN.
+        The correlations among rewards that vary at all, NaN for the others; and the (k,) standard
+        deviations of the centred rewards.
     """
     ranks = np.empty_like(rows)
     centred = np.empty_like(rows)
@@ -210,7 +211,7 @@ def reward_structure(rows: Floats, ids: npt.NDArray[Any]) -> tuple[Floats, Float
         # Ranked within the prompt: how hard a prompt is must not show.
         placed = rankdata(part, axis=0)
         ranks[ids == group] = placed - placed.mean(axis=0)
-    return _correlation(centred), _correlation(ranks)
+    return _correlation(centred), _correlation(ranks), centred.std(axis=0)
 
 
 def _correlation(centred: Floats) -> Floats:
@@ -235,7 +236,7 @@ def _of_rewards(
         some = [(matrix, group) for matrix, group in flat if matrix.shape[1] == k]
         rows = np.concatenate([matrix for matrix, _ in some])
         groups = np.repeat([group for _, group in some], [len(matrix) for matrix, _ in some])
-        pearson, spearman = reward_structure(rows, groups)
+        pearson, spearman, spread = reward_structure(rows, groups)
         varies = np.isfinite(np.diag(pearson))
         constant += (~varies).tolist()
         alive = pearson[varies][:, varies]
@@ -251,6 +252,8 @@ def _of_rewards(
             worst = values.get("reward_correlation", -1.0)
             values["reward_correlation"] = max(worst, float(both.max(initial=-1.0)))
             values["effective_rank"] = min(values.get("effective_rank", np.inf), rank)
+            scales = float(spread[varies].max() / spread[varies].min())
+            values["scale_ratio"] = max(values.get("scale_ratio", 1.0), scales)
             ratio = float(1.0 / (share**2).sum())
             values["participation"] = min(values.get("participation", np.inf), ratio)
     values["constant_rewards"] = float(np.mean(constant))

@@ -111,6 +111,13 @@ MEASURES: dict[str, Measure] = {
         "Most rewards teach nothing. Drop those that are always reached or never, or change their "
         "range.",
     ),
+    "scale_ratio": Measure(
+        "scales of the rewards",
+        "largest over smallest spread of a reward among the answers to a prompt",
+        Alarm("above", 30),
+        "One reward's numbers are so much larger that the others hardly count. Bring them to one "
+        "scale (vpo.scales).",
+    ),
     # The answers of a rollout: are they a set?
     "specialisation": Measure(
         "specialisation share D / R",

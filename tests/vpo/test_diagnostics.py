@@ -85,6 +85,10 @@ BATCHES = {
     "reward_correlation": ({"rewards": collinear()}, {}),
     "effective_rank": ({"rewards": collinear()}, {}),
     "constant_rewards": ({"rewards": constant()}, {}),
+    "scale_ratio": (
+        {"rewards": healthy() * [50, 1, 1, 1]},
+        {"rewards": healthy() * [5, 1, 1, 1]},
+    ),
     "copies": (
         {"texts": [["def f(): pass", "x = 1", "y"]] * 48, "parents": PARENT},
         {"texts": [["def g(): pass", "x = 1", "y"]] * 48, "parents": PARENT},
@@ -201,19 +205,19 @@ def test_correlations_are_within_prompts():
     rows = 5 * level + rng.random((600, 2))
     ids = np.repeat(np.arange(20), 30)
     assert np.corrcoef(rows.T)[0, 1] > 0.9
-    pearson, spearman = reward_structure(rows, ids)
+    pearson, spearman, _ = reward_structure(rows, ids)
     assert abs(pearson[0, 1]) < 0.15
     assert abs(spearman[0, 1]) < 0.15
     # One prompt: the textbook's correlations.
     from scipy.stats import spearmanr
 
     one = rng.random((50, 3)).round(1)
-    pearson, spearman = reward_structure(one, np.zeros(50))
+    pearson, spearman, _ = reward_structure(one, np.zeros(50))
     np.testing.assert_allclose(pearson, np.corrcoef(one.T), atol=1e-12)
     np.testing.assert_allclose(spearman, spearmanr(one).statistic, atol=1e-12)
     # A monotone but crooked relation is seen by the ranks alone.
     crooked = np.stack([one[:, 0], np.exp(20 * one[:, 0])], axis=1)
-    pearson, spearman = reward_structure(crooked, np.zeros(50))
+    pearson, spearman, _ = reward_structure(crooked, np.zeros(50))
     assert pearson[0, 1] < 0.9 < 0.999 < spearman[0, 1]
 
 
