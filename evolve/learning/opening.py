@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from pathlib import Path
 
 import torch
@@ -73,6 +74,10 @@ def _open_general(config: Config) -> ModelPolicy:
     if name == "smollm2":
         name = smollm2_folder()
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu":
+        # Threads beyond the free cores spin while the sandbox's workers hold them: ten times
+        # slower. A fixed number also makes a resumed run compute the same.
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) - config.sandbox.workers))
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     try:
         model, tokenizer = load_policy(name, dtype=dtype, device=device)

@@ -4,37 +4,47 @@ import numpy as np
 import pytest
 import torch
 
+from evolve.canonical import raw_view
 from evolve.config import Config
 from evolve.errors import ConfigError, PolicyError
 from evolve.learning import open_model
 from evolve.learning.batch import training_batch, useful_shares
 from evolve.policy import Ask
-from evolve.prompts import Shown
+from evolve.prompts import Shown, instruct
 from evolve.records import Candidate, EvaluationRecord, PromptRecord, RolloutRecord
 from evolve.store import Store
 from evolve.task import load_task
+from tests.evolve.conftest import write_toy_task
 
 ROLLOUTS, ANSWERS = 32, 2
 
 
 @pytest.fixture(scope="module")
 def tiny_llama(tmp_path_factory):
-    """A random Llama with a byte-level tokenizer, saved as any model is."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    """A random Llama with a tokenizer that knows the words of a prompt, saved as any model is."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
     folder = tmp_path_factory.mktemp("llama")
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: i for i, token in enumerate(["<end>", *alphabet])}
-    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
+    words = trainers.BpeTrainer(
+        vocab_size=512,
+        special_tokens=["<end>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    # A prompt of 200 tokens instead of 900 bytes: these tests are about what comes after it.
+    task = load_task(write_toy_task(tmp_path_factory.mktemp("toy")))
+    prompt = instruct(shown_for(task, raw_view(task.initial)), "line")
+    tokenizer.train_from_iterator([prompt] * 3, words)
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>").save_pretrained(folder)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = LlamaForCausalLM(
             LlamaConfig(
-                vocab_size=len(vocabulary),
+                vocab_size=tokenizer.get_vocab_size(),
                 hidden_size=32,
                 intermediate_size=64,
                 num_hidden_layers=2,
