@@ -23,6 +23,7 @@ from vpo.model import attach_lora, base_of
 from vpo.rollouts import Rollout
 from vpo.runs import TrainingConfig, append_row, keep_until, read_rows
 from vpo.sampling import Sample, generate
+from vpo.sets import Floats
 from vpo.settings import Importance, TrainerConfig
 from vpo.spans import token_ends, token_span
 from vpo.tally import UpdateStats
@@ -284,6 +285,7 @@ class Training:
             "set_curve": _means(sets),
             "mean_reward": float(utility.mean.mean()),
             "set_utility": float(utility.expected_max.mean()),
+            "set_utility_error": _error(utility.expected_max.reshape(len(prompts), n)),
             "specialisation": float(utility.specialisation.mean()),
             "pairwise_l1": float(np.mean(apart)) if apart else 0.0,
             "answers": float(np.mean([len(rollout.rewards) for rollout in rollouts])),
@@ -345,7 +347,8 @@ def describe(row: dict[str, Any]) -> str:
     size, best = row["sizes"][-1], row["best_by_rollout"]
     return (
         f"evaluation at step {row['step']}: best@1 {best[0]:.3f}, best@{size} {best[-1]:.3f}, "
-        f"R {row['set_utility']:.3f}, specialisation {row['specialisation']:.3f}, "
+        f"R {row['set_utility']:.3f} +- {row['set_utility_error']:.3f}, "
+        f"specialisation {row['specialisation']:.3f}, "
         f"diversity (L1) {row['pairwise_l1']:.3f}"
     )
 
@@ -353,6 +356,15 @@ def describe(row: dict[str, Any]) -> str:
 def _stream(seed: int, *address: int | str) -> np.random.Generator:
     key = [word if isinstance(word, int) else crc32(word.encode()) for word in address]
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def _error(values: Floats) -> float:
+    """Return the standard error of the mean of (prompts, rollouts) values.
+
+    Over prompts, since rollouts of one prompt are alike; over rollouts where there is one prompt.
+    """
+    units = values.mean(axis=1) if len(values) > 1 else values[0]
+    return float(units.std(ddof=1) / np.sqrt(len(units))) if len(units) > 1 else 0.0
 
 
 def _means(rows: Sequence[Any]) -> list[float | None]:
