@@ -25,6 +25,7 @@ from evolve.task import SPEEDUP, Case, Invalid, Stage, Task
 from evolve.timing import TimedRunError, measure
 
 _FEEDBACK = 500
+_PRINTED = 200
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Evaluation:
         cpu_s: CPU seconds of its process, loading included.
         max_rss_kb: Peak memory of its process, KiB.
         outputs_digest: Digest of its answers; equal for two runs of a deterministic program.
+        printed: End of what it printed, bounded and safe to print.
     """
 
     status: Status
@@ -55,6 +57,7 @@ class Evaluation:
     cpu_s: float
     max_rss_kb: int
     outputs_digest: str
+    printed: str
 
 
 def open_pool(task: Task, workers: int, min_tier: str = "B") -> Pool:
@@ -179,6 +182,9 @@ def _evaluate_once(task: Task, source: str, pool: Pool) -> Evaluation:
         descriptors = _descriptors(task, source, tree, tally)
     except _Failed as failed:
         status, feedback = failed.status, clean(failed.feedback, _FEEDBACK)
+        if status in (Status.CRASHED, Status.EXITED_EARLY) and usage.stderr_tail:
+            # Nobody but the process itself knew why.
+            feedback += f"; it printed: {clean(usage.stderr_tail[-_PRINTED:], _PRINTED)}"
     return Evaluation(
         status=status,
         rewards=rewards,
@@ -190,6 +196,7 @@ def _evaluate_once(task: Task, source: str, pool: Pool) -> Evaluation:
         cpu_s=usage.cpu_s,
         max_rss_kb=usage.max_rss_kb,
         outputs_digest=tally.digest.hexdigest(),
+        printed=usage.stderr_tail,
     )
 
 

@@ -81,6 +81,7 @@ def instant(k: int, d: int):
             cpu_s=0.0,
             max_rss_kb=0,
             outputs_digest="",
+            printed="",
         )
 
     return evaluate

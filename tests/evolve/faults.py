@@ -76,13 +76,20 @@ class Campaign:
     same: bool
 
 
-def kill_often(folder: Path, task: Path, seed: int, evaluations: int, instants: int) -> Campaign:
+def kill_often(
+    folder: Path,
+    task: Path,
+    seed: int,
+    evaluations: int,
+    instants: int,
+    settings: tuple[str, ...] = SETTINGS,
+) -> Campaign:
     """Run a campaign, kill its driver up to ``instants`` times, let it end, compare.
 
     Most instants are counted from the first row that a process writes, the others from its launch.
     """
     command = Command()
-    arguments = (*SETTINGS, "--evaluations", evaluations, "--seed", seed, "--workers", 2)
+    arguments = (*settings, "--evaluations", evaluations, "--seed", seed, "--workers", 2)
     undisturbed = folder / "undisturbed"
     command("run", task, *arguments, "--out", undisturbed)
     run = folder / "killed"

@@ -1,15 +1,15 @@
-"""A campaign ends the same whatever the number of workers and however often it is killed."""
+"""A campaign ends the same whatever the number of workers; for killed ones see ``test_faults``."""
 
 import signal
 import time
 
-import numpy as np
 import pytest
 
 from evolve.config import load_config
 from evolve.state import restore_state
 from evolve.store import Store
 from evolve.task import load_task
+from tests.evolve.conftest import Command, write_toy_task
 
 SMALL = ("--set", "search.prompts=6", "--set", "search.rollouts=2", "--policy", "mutate")
 
@@ -29,10 +29,11 @@ def evaluated(folder):
         return {record.candidate for record in store.evaluations()}
 
 
-@pytest.fixture
-def undisturbed(toy_task, command, tmp_path):
-    folder = tmp_path / "undisturbed"
-    command("run", toy_task, *SMALL, "--evaluations", 150, "--workers", 1, "--out", folder)
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    place = tmp_path_factory.mktemp("undisturbed")
+    task, folder = write_toy_task(place), place / "run"
+    Command()("run", task, *SMALL, "--evaluations", 150, "--workers", 1, "--out", folder)
     return folder
 
 
@@ -54,33 +55,6 @@ def test_the_budget_is_met_exactly_and_the_best_program_is_better(undisturbed):
     state = state_of(undisturbed)
     best, seed = state.best(), state.programs[0]
     assert sum(best.rewards) > sum(seed.rewards)
-
-
-@pytest.mark.slow
-def test_a_killed_run_resumes_to_the_same_archive(undisturbed, toy_task, command, tmp_path):
-    delays = np.random.default_rng(0).uniform(0.3, 2.5, 6)
-    folder = tmp_path / "killed"
-    process = command.start(
-        "run", toy_task, *SMALL, "--evaluations", 150, "--workers", 2, "--out", folder
-    )
-    seen = set()
-    for delay in delays:
-        time.sleep(delay)
-        process.kill()
-        process.communicate()
-        if not (folder / "run.db").is_file():
-            process = command.start(
-                "run", toy_task, *SMALL, "--evaluations", 150, "--workers", 2, "--out", folder
-            )
-            continue
-        now = evaluated(folder)
-        assert seen <= now, "a committed verdict was lost"
-        seen = now
-        process = command.start("resume", folder)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, out + err
-    assert digest(folder) == digest(undisturbed)
-    assert evaluated(folder) == evaluated(undisturbed)
 
 
 def test_ctrl_c_ends_cleanly_and_the_run_goes_on(undisturbed, toy_task, command, tmp_path):

@@ -106,6 +106,19 @@ def test_what_was_finished_before_a_failure_is_kept_and_the_rest_is_unknown(pool
     assert verdict.values == {"big": 3.0, "near": 1.0, "where": 3.0}
 
 
+def test_what_a_dying_program_said_is_passed_on(pool):
+    last_words = (
+        "import os, sys\ndef f(x):\n print('no\\x1b[2J more', file=sys.stderr)\n os.abort()"
+    )
+    verdict = evaluate(make(), last_words, pool)
+    assert verdict.status == Status.CRASHED
+    assert verdict.printed == "no more\n"
+    # Where it may not send itself signals, the C library ends it by another one.
+    assert verdict.feedback.startswith("case one: its process died of signal ")
+    assert verdict.feedback.endswith("; it printed: no more")
+    assert evaluate(make(), "print('hello')\ndef f(x): return 5.0", pool).printed == "hello\n"
+
+
 def test_inspection_of_the_text_counts_as_one_case(pool):
     def inspect(source):
         if "cheat" in source:

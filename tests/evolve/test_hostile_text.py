@@ -100,6 +100,9 @@ def test_what_is_shown_of_a_run_is_plain(hostile_task, command, tmp_path):
     for done in (checked, ran, *shown, plotted):
         assert_plain(done.stdout)
         assert_plain(done.stderr)
+    # Of a program that failed, what was judged is known and the rest is not zero.
+    assert "so far" in shown[1].stdout
+    assert shown[1].stdout.count("not judged") == 2
     # The program is still there to be read, markup and all.
     assert "<script>alert(1)</script>" in shown[0].stdout
     pictures = list((run / "plots").glob("*.svg"))
