@@ -48,7 +48,7 @@ def make(**changes):
         "score": lambda output, case: {"right": float(output == exact(case.given))},
         "limits": Limits(wall_s=20.0, cpu_s=20.0, memory_mb=1024),
         "preload": (),
-        "timing": Timing(pairs=3),
+        "timing": Timing(pairs=5),
         "initial": REFERENCE,
         "runner": RUNNER,
     }
@@ -74,7 +74,7 @@ def speedup(source, pool, **changes):
 
 
 def test_the_reference_is_as_fast_as_itself(pool):
-    assert speedup(REFERENCE, pool) == pytest.approx(1.0, rel=0.4)
+    assert speedup(REFERENCE, pool) == pytest.approx(1.0, rel=0.5)
 
 
 def test_twice_the_work_is_about_half_the_speed_and_a_tenth_many_times(pool):
@@ -124,7 +124,7 @@ def test_each_timed_run_is_a_fresh_process(pool):
     remembers = REFERENCE.replace(
         "def total(n):\n", "known = {}\ndef total(n):\n    if n in known: return known[n]\n"
     ).replace("return found\n", "known[n] = found\n    return found\n")
-    assert speedup(remembers, pool) == pytest.approx(1.0, rel=0.4)
+    assert speedup(remembers, pool) == pytest.approx(1.0, rel=0.5)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_one_program_at_a_time_is_measured(pool):
 
 def test_a_record_is_measured_twice_and_the_smaller_figure_counts(pool, monkeypatch):
     # The programs run; only what the clock says of the reference is written here.
-    reference_s = iter([3.0] * 3 + [2.0] * 3 + [1.5] * 3)
+    reference_s = iter([3.0] * 5 + [2.0] * 5 + [1.5] * 5)
     real = timing._run
 
     def run(source, cases, lane):
