@@ -146,7 +146,7 @@ def run_suite(tier: str, attacks: list[Attack]) -> Iterator[Result]:
             for attack in attacks:
                 if tier not in attack.tiers + attack.leaks:
                     continue
-                if "numpy" in attack.source and "numpy" not in preload:
+                if "import numpy" in attack.source and "numpy" not in preload:
                     continue
                 yield _run(attack, tier, pools[attack.wall], arena, workers)
 
