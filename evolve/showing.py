@@ -23,7 +23,10 @@ def program_lines(store: Store, program: int) -> Iterator[str]:
         yield f"program {program}, no reward: {step.verdict.status}: {step.verdict.feedback}"
         yield from _partial_lines(task, step)
     else:
-        yield f"program {program}, mean reward {step.mean:.4f}, {step.verdict.status}"
+        yield (
+            f"program {program}, mean reward {step.mean:.4f}, {step.verdict.status}, "
+            f"candidates ran at tier {store.meta('tier')}"
+        )
         yield from _reward_lines(task, step, steps[0])
     for axis, value in zip(task.descriptors, step.verdict.descriptors or (), strict=False):
         yield f"  {axis.name:24s} {value:12.6g} {axis.unit}"

@@ -288,6 +288,7 @@ def test_the_tier_is_on_record_and_shown(toy_task, command, tmp_path):
     tier = next(tier for tier in "AB" if probe(tier).works)
     assert f"isolation: candidates run at tier {tier}: they " in out
     assert f"tier {tier}" in command("ls", tmp_path).stdout
+    assert f"tier {tier}" in command("show", run).stdout.splitlines()[0]
     with Store(run, "write") as store:
         assert store.meta("tier") == tier
         with store.transaction():

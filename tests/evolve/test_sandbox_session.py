@@ -212,6 +212,50 @@ def test_a_worker_killed_while_idle_is_replaced():
         assert ask(pool, function("return x"))[0].output == 3
 
 
+def test_a_worker_killed_while_it_starts_is_replaced(monkeypatch):
+    with Pool(RUNNER, (), LIMITS, workers=1) as pool:
+        with pool.session("") as session:
+            os.kill(zygote(session._worker), signal.SIGKILL)
+        killed, spawn = [], pool._spawn
+
+        def spawn_and_kill(index):
+            worker = spawn(index)
+            if len(killed) < 2:
+                killed.append(worker.process.pid)
+                worker.process.kill()
+            return worker
+
+        monkeypatch.setattr(pool, "_spawn", spawn_and_kill)
+        assert ask(pool, function("return x"))[0].output == 3
+        assert len(killed) == 2
+        assert not any(map(alive, killed))
+
+
+def test_a_pool_that_is_aborted_lets_nobody_wait():
+    with Pool(RUNNER, (), Limits(wall_s=60.0, cpu_s=60.0), workers=1) as pool:
+        ends = []
+
+        def hang():
+            with pool.session(function("while True: pass")) as session:
+                ends.append(session.call(1).status)
+
+        def wait():
+            try:
+                pool.session(function("return x"))
+            except SandboxError as error:
+                ends.append(str(error))
+
+        threads = [threading.Thread(target=hang), threading.Thread(target=wait)]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.3)
+        pool.abort()
+        for thread in threads:
+            thread.join(10.0)
+            assert not thread.is_alive()
+        assert sorted(ends) == [Status.SANDBOX_ERROR, "the run was interrupted"]
+
+
 def test_a_stopped_worker_is_given_up_and_replaced(monkeypatch):
     monkeypatch.setattr("evolve.sandbox.session.REPORT_S", 0.3)
     with Pool(RUNNER, (), Limits(wall_s=0.3), workers=1) as pool:
