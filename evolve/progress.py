@@ -116,7 +116,9 @@ class ConsoleObserver:
         """Say how an update ended."""
         stats = record.stats
         numbers = ", ".join(
-            f"{key} {stats[key]:.3g}" for key in ("kl", "entropy", "seconds") if key in stats
+            f"{key} {stats[key]:.3g}"
+            for key in ("kl", "entropy", "seconds")
+            if stats.get(key) is not None
         )
         outcome = (
             "in use" if record.active else f"dropped: {stats.get('reason', 'no reason given')}"

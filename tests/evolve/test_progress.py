@@ -43,6 +43,9 @@ def watched(toy_task):
             observer.on_learning(0)
             stats = {"kl": 0.01, "entropy": 1.5, "seconds": 9.0}
             observer.on_version(VersionRecord(1, 0, 0, True, "adapters/v1", stats))
+            # A refused update has measured nothing.
+            refused = {"kl": None, "entropy": None, "seconds": 0.5, "reason": "no group has signal"}
+            observer.on_version(VersionRecord(2, 0, 1, False, "", refused))
             observer.on_round(report(1, 1, {"evaluate": 40, OVER_BUDGET: 40}, evaluations=80))
         return text.getvalue(), observer.summary()
 
@@ -53,17 +56,18 @@ def test_plain_lines_say_what_each_round_and_update_did(watched):
     text, _ = watched(terminal=False)
     assert "\x1b" not in text
     lines = text.splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 5
     assert "toy with pocket, seed 0: begins; start 0.5000" in lines[0]
     for part in ("round   0  v0      40 evaluated", "valid  30%", "taken  10%", "best 0.6250"):
         assert part in lines[1]
     assert "coverage 25.0%  QD 1.500" in lines[1]
+    assert lines[3] == "update -> policy v2 (dropped: no group has signal; seconds 0.5)"
     assert lines[2] == "update -> policy v1 (in use; kl 0.01, entropy 1.5, seconds 9)"
 
 
 def test_answers_after_the_end_of_the_budget_count_for_nothing(watched):
     text, summary = watched(terminal=False)
-    assert "valid  50%" in text.splitlines()[3]
+    assert "valid  50%" in text.splitlines()[4]
     first, last = summary
     assert first == "policy v0: valid 30.0% of 100 answers, archive took 10.0% of 40 evaluated"
     assert last == "policy v1: valid 50.0% of 60 answers, archive took 10.0% of 40 evaluated"
