@@ -1,6 +1,6 @@
 """Sampling and one training step, each against its peer in the same run.
 
-    python -m tests.benchmarks.trainer            # a Llama of 3 M parameters, full weights
+    python -m tests.benchmarks.trainer            # a Llama of 3 M parameters (Linux only)
     python -m tests.benchmarks.trainer --smollm2 FOLDER   # and SmolLM2 with LoRA, converted there
 
 Sampling: tokens/s of ``vpo.sampling`` against ``generate`` of transformers, equal prompts and
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import resource
 import tempfile
 import time
 import warnings
@@ -194,10 +193,18 @@ def measured(make: Any, folder: Path, lora: bool, groups: int, queue: Any) -> No
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     run = make(folder, lora, groups)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Not ru_maxrss, which a process inherits from the one that started it.
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+    before = resident("VmRSS")
     speed = fastest(run)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    queue.put((speed, (after - before) / 1024))
+    queue.put((speed, resident("VmHWM") - before))
+
+
+def resident(field: str) -> float:
+    """Return a field of Linux's /proc/self/status, in MiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (value,) = (line.split()[1] for line in lines if line.startswith(field + ":"))
+    return int(value) / 1024
 
 
 def training(label: str, folder: Path, lora: bool, groups: int) -> None:
