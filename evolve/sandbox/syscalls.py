@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import platform
 import struct
+from collections.abc import Iterable
 
 # Each name with its number on x86_64 and on aarch64 (linux/arch/x86/entry/syscalls/syscall_64.tbl,
 # linux/include/uapi/asm-generic/unistd.h). Comments run to the end of their line.
@@ -70,7 +71,8 @@ _CLONE_THREAD = 0x10000
 _IOCTLS = (0x5412, 0x541C, 0x8901, 0x8902, 0x5452)  # TIOCSTI TIOCLINUX FIOSETOWN SIOCSPGRP FIOASYNC
 _FCNTLS = (8, 10, 15, 1024, 1026)  # F_SETOWN F_SETSIG F_SETOWN_EX F_SETLEASE F_NOTIFY
 
-_LOAD, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
+_LOAD, _RETURN, _JUMP = 0x20, 0x06, 0x05
+_JUMP_EQUAL, _JUMP_ABOVE, _JUMP_AT_LEAST, _JUMP_BITS = 0x15, 0x25, 0x35, 0x45
 _KILL, _ALLOW = 0x80000000, 0x7FFF0000
 _NR, _ARCH, _ARGS = 0, 4, 16
 
@@ -109,8 +111,7 @@ def build_filter(machine: str | None = None) -> bytes:
     program += [_step(_JUMP_ABOVE, _LAST_KNOWN, 0, 1), _step(_RETURN, enosys)]
     # The C library falls back to clone, whose flags a filter can see.
     program += [_step(_JUMP_EQUAL, _CLONE3, 0, 1), _step(_RETURN, enosys)]
-    for number in sorted(denied_calls(machine).values()):
-        program += [_step(_JUMP_EQUAL, number, 0, 1), _step(_RETURN, eperm)]
+    program += _search(_ranges(denied_calls(machine).values()), eperm)
     program += _guarded(_CLONE[machine], [_arg(0), _step(_JUMP_BITS, _CLONE_THREAD, 1, 0)], eperm)
     for call, commands in ((_IOCTL[machine], _IOCTLS), (_FCNTL[machine], _FCNTLS)):
         for command in commands:
@@ -128,6 +129,33 @@ def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 def _arg(index: int, half: int = 0) -> bytes:
     return _step(_LOAD, _ARGS + 8 * index + half)
+
+
+def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the runs of consecutive numbers, both ends included, in order."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def _search(ranges: list[tuple[int, int]], verdict: int) -> list[bytes]:
+    """Return steps that give ``verdict`` for a call in a range and pass over any other.
+
+    A binary search: the kernel tries a filter on every number of a call when it is installed, which
+    each candidate's process pays for.
+    """
+    if len(ranges) == 1:
+        ((low, high),) = ranges
+        inside = [_step(_JUMP_ABOVE, high, 1, 0), _step(_RETURN, verdict)]
+        return [_step(_JUMP_AT_LEAST, low, 0, 2), *inside]
+    middle = len(ranges) // 2
+    below, above = _search(ranges[:middle], verdict), _search(ranges[middle:], verdict)
+    skip = _step(_JUMP, len(above))
+    return [_step(_JUMP_AT_LEAST, ranges[middle][0], len(below) + 1, 0), *below, skip, *above]
 
 
 def _guarded(call: int, test: list[bytes], verdict: int) -> list[bytes]:

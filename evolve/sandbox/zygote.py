@@ -61,9 +61,10 @@ def main(control_fd: int) -> None:
     except OSError as error:
         control.send(json.dumps({"refused": str(error)}).encode())
         return
+    task = child.Task(runner, setup["limits"], confinement, child.text_streams())
     gc.collect()
     control.send(b"{}")
-    _serve(control, child.Task(runner, setup["limits"], confinement))
+    _serve(control, task)
 
 
 def _serve(control: socket.socket, task: child.Task) -> None:
