@@ -222,12 +222,14 @@ def test_a_worker_killed_while_it_starts_is_replaced(monkeypatch):
             worker = spawn(index)
             if len(killed) < 2:
                 killed.append(worker.process.pid)
-                worker.process.kill()
+                for pid in [*descendants(worker.process.pid), worker.process.pid]:
+                    os.kill(pid, signal.SIGKILL)
             return worker
 
         monkeypatch.setattr(pool, "_spawn", spawn_and_kill)
         assert ask(pool, function("return x"))[0].output == 3
-        assert len(killed) == 2
+        # A process forked just then by the one that is killed may come up all the same.
+        assert 1 <= len(killed) <= 2
         assert not any(map(alive, killed))
 
 
