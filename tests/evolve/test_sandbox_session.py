@@ -33,6 +33,13 @@ def ask(pool, source, *inputs):
         return [session.call(given) for given in inputs or (3,)]
 
 
+def wait_until_gone(pids):
+    deadline = time.monotonic() + 20
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not any(map(alive, pids))
+
+
 def function(*lines):
     return "\n ".join(["def f(x):", *lines])
 
@@ -194,7 +201,10 @@ def test_a_killed_worker_is_replaced():
         with pool.session(function("return x")) as session:
             assert session.call(1).output == 1
             first = zygote(session._worker)
+            below = descendants(first)
             os.kill(first, signal.SIGKILL)
+            # The candidate goes with it, but has an instant to answer in.
+            wait_until_gone(below)
             reply = session.call(2)
         assert reply.status == Status.SANDBOX_ERROR
         assert not alive(first)
@@ -339,7 +349,4 @@ def test_workers_die_with_a_campaign_that_is_killed(tmp_path):
     assert len(pids) >= 3
     campaign.kill()
     campaign.communicate()
-    deadline = time.monotonic() + 20
-    while any(map(alive, pids)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not any(map(alive, pids))
+    wait_until_gone(pids)
