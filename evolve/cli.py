@@ -14,6 +14,7 @@ from evolve.errors import EvolveError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from evolve.config import Config
     from evolve.progress import ConsoleObserver
 
 app = typer.Typer(
@@ -42,8 +43,26 @@ def main() -> NoReturn:
 @app.command()
 def run(
     task: TaskName,
+    evaluator: Annotated[
+        Path | None, typer.Argument(metavar="[EVALUATOR]", help="With --openevolve alone.")
+    ] = None,
+    openevolve: Annotated[
+        bool,
+        typer.Option(
+            "--openevolve", help="TASK is an initial program and EVALUATOR its evaluator."
+        ),
+    ] = False,
+    minimise: Annotated[
+        list[str] | None,
+        typer.Option(metavar="METRIC", help="A metric of EVALUATOR of which less is better."),
+    ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="A TOML file, see config.toml of a run.")
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            help="A TOML file, see config.toml of a run; with --openevolve its config.yaml.",
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -78,16 +97,21 @@ def run(
         )
         if value is not None
     ]
-    name = task if task in task_folders() else str(load_task(task).folder)
-    settled = load_config(config, layers, task=name, seed=seed)
-    folder = out or new_folder(settled, Path("runs"))
+    if openevolve != (evaluator is not None):
+        raise typer.BadParameter("--openevolve takes two files, INITIAL_PROGRAM and EVALUATOR")
+    if evaluator is not None:
+        settled, folder, go = _open_pair(Path(task), evaluator, config, layers, seed, out, minimise)
+    else:
+        name = task if task in task_folders() else str(load_task(task).folder)
+        settled = load_config(config, layers, task=name, seed=seed)
+        folder, go = out or new_folder(settled, Path("runs")), start
     if allow_unsafe:
         _console().print(
             "--allow-unsafe: where they cannot be isolated, model-written programs may read, write "
             "and connect as you can",
             style="bold red",
         )
-    _drive(lambda observer: start(settled, folder, observer), folder)
+    _drive(lambda observer: go(settled, folder, observer), folder)
 
 
 @app.command()
@@ -187,6 +211,31 @@ def sandbox_check() -> None:
 
     for line in quick_check():
         typer.echo(line)
+
+
+def _open_pair(
+    initial: Path,
+    evaluator: Path,
+    config: Path | None,
+    layers: list[str],
+    seed: int | None,
+    out: Path | None,
+    minimise: list[str] | None,
+) -> tuple[Config, Path, Callable[..., object]]:
+    from evolve.launch import start
+    from evolve.openevolve import discard, prepare
+
+    settled, folder, notes = prepare(initial, evaluator, config, layers, seed, out, minimise or [])
+    for note in notes:
+        typer.echo(note)
+
+    def go(config: Config, folder: Path, observer: ConsoleObserver) -> object:
+        try:
+            return start(config, folder, observer)
+        finally:
+            discard(folder)
+
+    return settled, folder, go
 
 
 def _console() -> Console:

@@ -21,7 +21,7 @@ from evolve.errors import TaskError
 from evolve.program import parse_source
 from evolve.sandbox import Pool, Status, Usage
 from evolve.sandbox.text import clean
-from evolve.task import SPEEDUP, Case, Invalid, Stage, Task
+from evolve.task import SPEEDUP, BelowFloor, Case, Invalid, Stage, Task
 from evolve.timing import TimedRunError, measure
 
 _FEEDBACK = 500
@@ -38,7 +38,8 @@ class Evaluation:
             candidate did not finish is unknown, not zero.
         values: Raw values, mean over the cases judged so far, whatever the status.
         descriptors: One value an axis, in the order of the task's descriptors; None unless ``OK``.
-        feedback: One line on what went wrong, safe to print; empty if nothing did.
+        feedback: One line on what went wrong, safe to print. If nothing did, the remarks of the
+            task on its answers, empty without any.
         stage: Name of the last stage entered, empty if the program did not get that far.
         wall_s: Seconds that the candidate took to answer, all cases together.
         cpu_s: CPU seconds of its process, loading included.
@@ -125,6 +126,7 @@ class _Tally:
     in_stage: dict[str, list[float]] = field(default_factory=dict)
     stage: str = ""
     wall_s: float = 0.0
+    remarks: list[str] = field(default_factory=list)
     #: Case -> digest of its answer.
     answers: dict[str, str] = field(default_factory=dict)
     digest: Any = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
@@ -180,6 +182,7 @@ def _evaluate_once(task: Task, source: str, pool: Pool) -> Evaluation:
         _time(task, source, pool, tally)
         rewards = _rewards(task, tally)
         descriptors = _descriptors(task, source, tree, tally)
+        feedback = clean("; ".join(tally.remarks), _FEEDBACK)
     except _Failed as failed:
         status, feedback = failed.status, clean(failed.feedback, _FEEDBACK)
         if status in (Status.CRASHED, Status.EXITED_EARLY) and usage.stderr_tail:
@@ -210,6 +213,8 @@ def _run_stage(task: Task, stage: Stage, call: Any, tally: _Tally) -> None:
         tally.digest.update(reply.digest.encode())
         tally.answers[case.name] = reply.digest
         tally.add(task, _judge(task, reply.output, case), f"case {case.name!r}")
+        if task.remark is not None and (remark := task.remark(reply.output, case)):
+            tally.remarks.append(remark)
     for name, floor in stage.floors.items():
         if name not in tally.in_stage:
             raise TaskError(
@@ -241,7 +246,8 @@ def _judge(task: Task, output: Any, case: Case) -> Mapping[str, float]:
     try:
         return task.score(output, case)
     except Invalid as verdict:
-        raise _Failed(Status.WRONG, f"case {case.name}: {verdict}") from None
+        status = Status.STAGE_FLOOR if isinstance(verdict, BelowFloor) else Status.WRONG
+        raise _Failed(status, f"case {case.name}: {verdict}") from None
     except Exception as error:
         raise TaskError(
             f"{_where(task, error)}: score raised {type(error).__name__} on case {case.name!r}: "

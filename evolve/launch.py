@@ -22,7 +22,12 @@ from evolve.policy import Policy, ScriptedPolicy, check_name
 from evolve.sandbox import MEANING, Pool
 from evolve.state import SearchState
 from evolve.store import Store
-from evolve.task import load_task
+from evolve.task import Task, load_task
+
+#: What a run on a pair is marked with.
+SELF_JUDGED = (
+    "the evaluator runs beside the program that it judges: the figures are the program's own word"
+)
 
 
 def new_folder(config: Config, root: Path) -> Path:
@@ -65,6 +70,8 @@ def _run(config: Config, folder: Path, observer: Observer, fresh: bool) -> Searc
         _off_the_lane(pool),
     ):
         _tell_tier(pool.tier, observer)
+        if task.self_judged:
+            observer.on_event("SELF-JUDGED", SELF_JUDGED)
 
         def judge(source: str) -> Evaluation:
             return evaluate(task, source, pool)
@@ -74,6 +81,7 @@ def _run(config: Config, folder: Path, observer: Observer, fresh: bool) -> Searc
         text = dump_config(config) if fresh else None
         with Store(folder, "create" if fresh else "write", text) as store:
             _note_tier(pool.tier, store)
+            _note_judge(task, store)
             if store.last_id("candidates") < 0:
                 plant(store, task, config, verdict or judge_start(task, judge))
             if learner is not None:
@@ -88,6 +96,14 @@ def _tell_tier(tier: str, observer: Observer) -> None:
     """Say how candidates are isolated; loudly where that is not enough."""
     kind = "isolation" if tier in "AB" else "UNSAFE"
     observer.on_event(kind, f"candidates run at tier {tier}: they {MEANING[tier]}")
+
+
+def _note_judge(task: Task, store: Store) -> None:
+    """Put on record that the figures of a run are the candidates' own word."""
+    if task.self_judged and store.meta("self_judged") is None:
+        with store.transaction():
+            store.set_meta("self_judged", True)
+            store.add_event(0, "SELF-JUDGED", SELF_JUDGED)
 
 
 def _note_tier(tier: str, store: Store) -> None:

@@ -40,6 +40,7 @@ class Shown:
         feedback: What went wrong with the last child of this parent, or "".
         inspirations: Views of programs from other cells with their reward vectors.
         answers: Number of answers asked for.
+        remark: What the task had to say of the parent, or "".
         key: Where the prompt stands in the run: (seed, round, slot).
     """
 
@@ -51,6 +52,7 @@ class Shown:
     inspirations: tuple[tuple[View, tuple[float, ...]], ...]
     answers: int
     key: tuple[int, int, int]
+    remark: str = ""
 
     @property
     def emphasis(self) -> int:
@@ -78,6 +80,8 @@ def instruct(shown: Shown, form: EditForm) -> str:
         + _listed(dict(zip(names, shown.rewards, strict=True))),
         f"```python\n{lines}\n```",
     ]
+    if shown.remark:
+        parts.append(f"What its evaluation left: {shown.remark}")
     for view, rewards in shown.inspirations:
         scores = _listed(dict(zip(names, rewards, strict=True)))
         text = "\n".join(view.lines)

@@ -138,6 +138,7 @@ def _prompt(
             inspirations=tuple((policy.view(other.source), other.rewards) for other in others),
             answers=config.search.answers,
             key=(config.seed, round_, slot),
+            remark=parent.remark,
         )
     )
     record = PromptRecord(

@@ -25,8 +25,10 @@ def program_lines(store: Store, program: int) -> Iterator[str]:
     else:
         yield (
             f"program {program}, mean reward {step.mean:.4f}, {step.verdict.status}, "
-            f"candidates ran at tier {store.meta('tier')}"
+            f"candidates ran at tier {store.meta('tier')}{_judged(store)}"
         )
+        if step.verdict.feedback:
+            yield f"  its evaluation left: {step.verdict.feedback}"
         yield from _reward_lines(task, step, steps[0])
     for axis, value in zip(task.descriptors, step.verdict.descriptors or (), strict=False):
         yield f"  {axis.name:24s} {value:12.6g} {axis.unit}"
@@ -59,7 +61,9 @@ def outcome_lines(store: Store) -> Iterator[str]:
         f"coverage {last['coverage']:.1%}, QD-score {last['qd_score']:.3f}, "
         f"policy updates: {len(versions)}, kept: {kept}"
     )
-    yield f"run folder: {store.folder}, candidates ran at tier {store.meta('tier')}"
+    yield (
+        f"run folder: {store.folder}, candidates ran at tier {store.meta('tier')}{_judged(store)}"
+    )
 
 
 def run_lines(root: Path) -> Iterator[str]:
@@ -74,7 +78,7 @@ def run_lines(root: Path) -> Iterator[str]:
     for folder in found:
         try:
             with Store(folder) as store:
-                rounds, tier = store.rounds(), store.meta("tier")
+                rounds, tier = store.rounds(), f"{store.meta('tier')}{_judged(store)}"
         except EvolveError as error:
             yield f"{folder}  unreadable: {error}"
             continue
@@ -92,6 +96,10 @@ def task_lines() -> Iterator[str]:
         task = load_task(name)
         best = ", ".join(f"{key} {value:.10g}" for key, (value, _) in task.best_known.items())
         yield f"{name:24s} k={task.k:<3d} best known: {best or 'not stated'}"
+
+
+def _judged(store: Store) -> str:
+    return ", self-judged" if store.meta("self_judged") else ""
 
 
 def _reward_lines(task: Task, step: Step, seed: Step) -> Iterator[str]:

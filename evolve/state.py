@@ -13,6 +13,7 @@ import numpy as np
 
 from evolve.archive import Archive, Islands, WeightBank, weight_bank
 from evolve.config import Search
+from evolve.ranges import RunningObjective
 from evolve.records import EVALUATE, AddRecord, Candidate, EvaluationRecord
 from evolve.seeding import rng_for
 from evolve.store import Store
@@ -28,6 +29,8 @@ class Program:
     source: str
     rewards: tuple[float, ...]
     descriptors: tuple[float, ...]
+    #: What the task had to say of it, see :attr:`evolve.task.Task.remark`.
+    remark: str = ""
 
 
 @dataclass
@@ -40,6 +43,7 @@ class SearchState:
         known: Fingerprint -> id of the first candidate with it that was sent to the sandbox.
         feedback: Parent id -> what went wrong with its last failed child.
         submitted: Candidates sent to the sandbox so far, the starting program not counted.
+        running: The objectives whose scale grows, at the end of each round.
     """
 
     islands: Islands
@@ -47,6 +51,7 @@ class SearchState:
     known: dict[str, int] = field(default_factory=dict)
     feedback: dict[int, str] = field(default_factory=dict)
     submitted: int = 0
+    running: tuple[RunningObjective, ...] = ()
 
     def note_candidate(self, candidate: Candidate) -> None:
         """Take note of a proposed candidate."""
@@ -75,6 +80,7 @@ class SearchState:
         Returns:
             What the archives decided, in order.
         """
+        verdicts = list(verdicts)
         adds = []
         for island, candidate, verdict in verdicts:
             if verdict.rewards is None or verdict.descriptors is None:
@@ -83,7 +89,7 @@ class SearchState:
                 continue
             source = candidate.source or ""
             self.programs[candidate.id] = Program(
-                candidate.id, source, verdict.rewards, verdict.descriptors
+                candidate.id, source, verdict.rewards, verdict.descriptors, verdict.feedback
             )
             added = self.islands[island].add(
                 candidate.id,
@@ -94,6 +100,9 @@ class SearchState:
             adds.append(
                 AddRecord(round_, island, candidate.id, added.cell, added.status, added.value)
             )
+        for objective in self.running:
+            # Of all that were judged to the end, in one step: the order of verdicts is no matter.
+            objective.extend(v.raw[objective.name] for *_, v in verdicts if v.rewards is not None)
         if migrate:
             self.islands.migrate()
         return adds
@@ -109,7 +118,11 @@ def empty_state(task: Task, search: Search, seed: int) -> SearchState:
     The weight bank and the cells depend on the task, the search section and the seed alone.
     """
     cells, bank = _cells(task, search, seed), _bank(task, search, seed)
-    return SearchState(Islands([Archive(cells, bank) for _ in range(search.islands)]))
+    running = tuple(o for o in task.objectives if isinstance(o, RunningObjective))
+    for objective in running:
+        objective.scale.reset()
+    islands = Islands([Archive(cells, bank) for _ in range(search.islands)])
+    return SearchState(islands, running=running)
 
 
 def restore_state(store: Store, task: Task, search: Search, seed: int) -> SearchState:

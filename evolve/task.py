@@ -30,6 +30,10 @@ class Invalid(ValueError):  # noqa: N818 - reads as a verdict: raise Invalid("tw
     """Raised by a judge to refuse an output; the message becomes feedback for the next prompt."""
 
 
+class BelowFloor(Invalid):
+    """Raised by a judge that works out a stage's threshold itself."""
+
+
 @dataclass(frozen=True)
 class Objective:
     """One reward dimension, with the range that maps its raw value to [0, 1].
@@ -149,14 +153,24 @@ class Limits:
         cpu_s: CPU seconds for the candidate, all cases together.
         memory_mb: Address space, MiB.
         output_kb: Size of one answer, KiB; printed text is cut at the same size.
+        scratch_mb: Size of an own folder that it may write into, MiB: ``/scratch``, emptied after
+            each candidate. 0 for none; anything else needs isolation of tier A.
+        processes: Processes and threads that it may start beside the first, each within the same
+            limits. 0 for threads only; anything else needs isolation of tier A.
     """
 
     wall_s: float = 10.0
     cpu_s: float = 10.0
     memory_mb: int = 2048
     output_kb: int = 1024
+    scratch_mb: int = 0
+    processes: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("scratch_mb", "processes"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise TaskError(f"limits: {name} is {value!r}, an integer from 0 on is needed")
         for name in ("wall_s", "cpu_s", "memory_mb", "output_kb"):
             value = getattr(self, name)
             if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
@@ -211,6 +225,10 @@ class Task:
         score: ``score(output, case) -> {name: raw value}``; raises :class:`Invalid` to refuse.
         inspect: ``inspect(source) -> {name: raw value}``: measures the text of the program
             without running it.
+        remark: ``remark(output, case) -> text`` on a valid answer, shown in prompts that show the
+            program; the candidate may have written it, so it is cut and cleaned.
+        self_judged: Whether the judge runs beside the candidate, so that its figures are only as
+            good as the candidate is honest. Runs say so.
         stages: Cheap checks first; by default one stage with every case.
         limits: What a candidate may use.
         preload: Modules that the sandbox imports once, before candidates are forked from it.
@@ -229,6 +247,8 @@ class Task:
     cases: Sequence[Case]
     score: Callable[[Any, Case], Scores]
     inspect: Callable[[str], Scores] | None = None
+    remark: Callable[[Any, Case], str] | None = None
+    self_judged: bool = False
     stages: Sequence[Stage] = ()
     limits: Limits = Limits()
     preload: Sequence[str] = ("numpy",)

@@ -92,11 +92,14 @@ def _set_limits(limits: dict[str, Any]) -> None:
     # One second more than the worker grants: this line holds if the worker fails to look.
     cpu_s = int(limits["cpu_s"]) + 2
     memory = int(limits["memory_mb"] * 2**20)
+    # Shared by all processes of the candidate's user, which in tier A is its alone.
+    own = [(resource.RLIMIT_NPROC, limits["processes"] + 2)] if limits["processes"] else []
     for what, value in (
+        *own,
         (resource.RLIMIT_CPU, cpu_s),
         (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NOFILE, 64),
+        (resource.RLIMIT_FSIZE, limits["scratch_mb"] * 2**20),
+        (resource.RLIMIT_NOFILE, 256 if limits["processes"] else 64),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_MEMLOCK, 0),
     ):
@@ -119,11 +122,6 @@ def _serve(runner: types.CodeType, max_bytes: int) -> None:
 
 def _load(runner: types.CodeType, source: bytes, nonce: int) -> Callable[[Any], Any] | None:
     """Return a function of one input, or None after reporting why there is none."""
-    try:
-        code = compile(source, CANDIDATE, "exec")
-    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
-        _write(wire.frame(nonce, bytes([SYNTAX]) + _syntax_detail(error)))
-        return None
     # The module seeds itself from the system at a fork; equal programs shall give equal answers.
     random.seed(0)
     # The runner's imports come first, so that the candidate cannot stand in for them.
@@ -133,6 +131,19 @@ def _load(runner: types.CodeType, source: bytes, nonce: int) -> Callable[[Any], 
         run = task["run"]
     except BaseException as error:  # noqa: BLE001 - reported to the judge, whatever it is
         _write(wire.frame(nonce, bytes([BROKEN_RUNNER]) + _detail(error)))
+        return None
+    if "load_program" in task:
+        # This task does with the text of a program what it likes.
+        try:
+            loaded = task["load_program"](source.decode("utf-8"))
+        except BaseException as error:  # noqa: BLE001 - reported to the judge, whatever it is
+            _write(wire.frame(nonce, _failure(error)))
+            return None
+        return lambda given: run(loaded, given)
+    try:
+        code = compile(source, CANDIDATE, "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+        _write(wire.frame(nonce, bytes([SYNTAX]) + _syntax_detail(error)))
         return None
     program = types.ModuleType("candidate")
     program.__file__ = CANDIDATE

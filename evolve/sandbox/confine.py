@@ -33,6 +33,11 @@ _SIGKILL = 9
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _GET_VERSION, _PATH_BENEATH = 1, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+# Of the rights from 16 on: remove folders and files, make folders, files, pipes and links, move,
+# truncate; not to make devices or sockets.
+_OWN_FOLDER = (
+    _WRITE_FILE | _READ_FILE | _READ_DIR | 16 | 32 | 128 | 256 | 1024 | 4096 | 8192 | 16384
+)
 #: Number of file rights known to each version of the interface; the network's and the scopes'.
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 _NET_RIGHTS, _SCOPES = 0b11, 0b11
@@ -50,15 +55,19 @@ class Confinement:
         Args:
             layers: ``landlock`` and ``seccomp``: whether to use them; ``uid``: the user that a
                 candidate becomes when the worker is root, else None; ``readable``: paths whose
-                content may be read; ``listable``: folders of which only the names may.
+                content may be read; ``listable``: folders of which only the names may;
+                ``writable``: folders that are the candidate's own; ``processes``: whether it may
+                start other processes, of the readable programs.
 
         Raises:
             OSError: If the kernel lacks a layer.
         """
         self._rules = -1
         if layers["landlock"]:
-            self._rules = _ruleset(layers["readable"], layers["listable"])
-        self._filter = _SockFprog(syscalls.build_filter()) if layers["seccomp"] else None
+            self._rules = _ruleset(layers)
+        self._filter = None
+        if layers["seccomp"]:
+            self._filter = _SockFprog(syscalls.build_filter(processes=layers["processes"]))
         # Nobody who may trace us, dump us or read our environment, children included.
         _check(_PRCTL(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
         self._uid: int | None = layers["uid"] if os.geteuid() == 0 else None
@@ -119,7 +128,7 @@ class _SockFprog(ctypes.Structure):
         super().__init__(len(program) // 8, program)
 
 
-def _ruleset(readable: Sequence[str], listable: Sequence[str]) -> int:
+def _ruleset(layers: Mapping[str, Any]) -> int:
     version = landlock_version()
     if version == 0:
         raise OSError(errno.EOPNOTSUPP, "the kernel has no Landlock")
@@ -133,10 +142,13 @@ def _ruleset(readable: Sequence[str], listable: Sequence[str]) -> int:
     )
     size = 8 if version < 4 else 16 if version < 6 else 24
     rules = int(_check(_SYSCALL(_CREATE_RULESET, attributes, size, 0), "landlock_create_ruleset"))
-    for path in readable:
-        _allow(rules, path, _READ_FILE | _READ_DIR if os.path.isdir(path) else _READ_FILE)  # noqa: PTH112
-    for path in listable:
+    read = _READ_FILE | (_EXECUTE if layers["processes"] else 0)
+    for path in layers["readable"]:
+        _allow(rules, path, read | _READ_DIR if os.path.isdir(path) else read)  # noqa: PTH112
+    for path in layers["listable"]:
         _allow(rules, path, _READ_DIR)
+    for path in layers["writable"]:
+        _allow(rules, path, _OWN_FOLDER & handled)
     # Out of the way of the low numbers, which a child gives to its pipes.
     high = fcntl.fcntl(rules, fcntl.F_DUPFD_CLOEXEC, 32)
     os.close(rules)

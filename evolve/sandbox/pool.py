@@ -66,6 +66,12 @@ class Pool:
         self.limits = limits or Limits()
         self.workers = workers
         self.tier = tier or choose(min_tier)
+        if self.tier != "A" and (self.limits.scratch_mb or self.limits.processes):
+            raise SandboxError(
+                "candidates that may write files or start processes need isolation of tier A, and "
+                f"this machine gives {self.tier}: install bubblewrap (apt-get install bubblewrap); "
+                "evolve sandbox check says what else is amiss"
+            )
         self.lane: Pool | None = None
         self.turn, self.fastest = threading.Lock(), 0.0
         if lane:

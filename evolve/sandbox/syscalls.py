@@ -57,6 +57,16 @@ _DENIED = """
     setgroups=116/159 setfsuid=122/151 setfsgid=123/152 capset=126/91 clock_settime=227/112
     clock_adjtime=305/266 settimeofday=164/170 adjtimex=159/171
 """
+# What the calls above are to a candidate that may start processes and write files of its own: it
+# lives among processes and files that are its own, so signals and modes can hurt nobody else.
+_OWN = frozenset(
+    [
+        *("fork", "vfork", "execve", "kill", "tkill", "tgkill", "setsid", "setpgid"),
+        *("socketpair", "sendto", "sendmsg", "recvfrom", "recvmsg", "setsockopt", "getsockopt"),
+        *("shutdown", "chmod", "fchmod", "fchmodat", "fchmodat2", "utime", "utimes", "utimensat"),
+        *("futimesat", "truncate"),
+    ]
+)
 #: The last call of the tables above, mseal; both numberings agree from 424 on.
 _LAST_KNOWN = 462
 
@@ -67,6 +77,8 @@ _FCNTL = {"x86_64": 72, "aarch64": 25}
 _PRLIMIT64 = {"x86_64": 302, "aarch64": 261}
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _CLONE_THREAD = 0x10000
+# NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET
+_CLONE_NAMESPACES = 0x7E020000
 # Pushing characters into a terminal; having signals sent in one's name when a socket is ready.
 _IOCTLS = (0x5412, 0x541C, 0x8901, 0x8902, 0x5452)  # TIOCSTI TIOCLINUX FIOSETOWN SIOCSPGRP FIOASYNC
 _FCNTLS = (8, 10, 15, 1024, 1026)  # F_SETOWN F_SETSIG F_SETOWN_EX F_SETLEASE F_NOTIFY
@@ -91,11 +103,13 @@ def supported(machine: str | None = None) -> bool:
     return (machine or platform.machine()) in _AUDIT_ARCH
 
 
-def build_filter(machine: str | None = None) -> bytes:
+def build_filter(machine: str | None = None, *, processes: bool = False) -> bytes:
     """Return the program of the filter, an array of ``struct sock_filter``, little endian.
 
     Args:
         machine: As :func:`platform.machine` has it, by default this one.
+        processes: Let it start processes, signal them, and change the modes of its files. Only for
+            candidates that have process numbers and files of their own.
     """
     machine = machine or platform.machine()
     eperm, enosys = (0x00050000 | number for number in (errno.EPERM, errno.ENOSYS))
@@ -111,8 +125,12 @@ def build_filter(machine: str | None = None) -> bytes:
     program += [_step(_JUMP_ABOVE, _LAST_KNOWN, 0, 1), _step(_RETURN, enosys)]
     # The C library falls back to clone, whose flags a filter can see.
     program += [_step(_JUMP_EQUAL, _CLONE3, 0, 1), _step(_RETURN, enosys)]
-    program += _search(_ranges(denied_calls(machine).values()), eperm)
-    program += _guarded(_CLONE[machine], [_arg(0), _step(_JUMP_BITS, _CLONE_THREAD, 1, 0)], eperm)
+    denied = denied_calls(machine)
+    if processes:
+        denied = {name: number for name, number in denied.items() if name not in _OWN}
+    program += _search(_ranges(denied.values()), eperm)
+    flags = (_CLONE_NAMESPACES, 0, 1) if processes else (_CLONE_THREAD, 1, 0)
+    program += _guarded(_CLONE[machine], [_arg(0), _step(_JUMP_BITS, *flags)], eperm)
     for call, commands in ((_IOCTL[machine], _IOCTLS), (_FCNTL[machine], _FCNTLS)):
         for command in commands:
             program += _guarded(call, [_arg(1), _step(_JUMP_EQUAL, command, 0, 1)], eperm)

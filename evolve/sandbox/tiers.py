@@ -36,6 +36,10 @@ from evolve.sandbox.text import clean
 from evolve.sandbox.worker import Profile, Worker
 from evolve.task import Limits
 
+#: The folder of a candidate that may write files.
+SCRATCH = "/scratch"
+#: All that it may write into; the second is where locks between processes live.
+OWN_FOLDERS = (SCRATCH, "/dev/shm")
 #: Strongest first.
 TIERS = ("A", "B", "C", "D")
 
@@ -148,20 +152,32 @@ def choose(min_tier: str) -> str:
     )
 
 
-def layers(tier: str, index: int) -> dict[str, Any]:
+def layers(tier: str, index: int, limits: Limits | None = None) -> dict[str, Any]:
     """Return what :class:`evolve.sandbox.confine.Confinement` needs for worker ``index``."""
     readable, listable = _readable()
+    limits = limits or Limits()
+    if limits.processes:
+        # What it starts is most likely this interpreter.
+        readable = (*readable, str(Path(sys.executable).resolve()))
     return {
         "landlock": tier in "AB",
         "seccomp": tier in "ABC",
         "uid": _FIRST_UID + (61 * os.getpid() + index) % _UIDS if tier in "BC" else None,
         "readable": readable,
         "listable": listable,
+        "writable": OWN_FOLDERS if limits.scratch_mb else (),
+        "processes": limits.processes > 0,
     }
 
 
-def command(tier: str, python: list[str]) -> list[str]:
-    """Return the command line that starts the command line ``python`` in a tier's namespaces."""
+def command(tier: str, python: list[str], scratch_mb: int = 0) -> list[str]:
+    """Return the command line that starts the command line ``python`` in a tier's namespaces.
+
+    Args:
+        tier: The tier.
+        python: The command line.
+        scratch_mb: Size of each of :data:`OWN_FOLDERS`, MiB; 0 for none.
+    """
     if tier != "A":
         return python
     bwrap = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
@@ -175,6 +191,11 @@ def command(tier: str, python: list[str]) -> list[str]:
             bwrap += ["--tmpfs", str(folder)]
     here = str(Path(__file__).parent)
     bwrap += ["--ro-bind", here, here, "--proc", "/proc", "--dev", "/dev"]
+    if scratch_mb:
+        for path in OWN_FOLDERS:
+            bwrap += ["--size", str(scratch_mb * 2**20), "--tmpfs", path]
+        if not any(path.startswith("/tmp/") for path in (*roots, here)):
+            bwrap += ["--symlink", SCRATCH, "/tmp"]
     executable = Path(python[0])
     while executable.is_symlink():
         target = executable.readlink()

@@ -107,7 +107,7 @@ class Worker:
             "runner": profile.runner,
             "preload": list(profile.preload),
             "limits": dataclasses.asdict(profile.limits),
-            "layers": tiers.layers(profile.tier, index),
+            "layers": tiers.layers(profile.tier, index, profile.limits),
             "cores": list(profile.cores),
         }
         with theirs:
@@ -115,7 +115,7 @@ class Worker:
             here, control = str(Path(__file__).parent), str(theirs.fileno())
             python = [sys.executable, "-s", "-P", "-c", _BOOT, here, control]
             self.process = subprocess.Popen(
-                tiers.command(profile.tier, python),
+                tiers.command(profile.tier, python, profile.limits.scratch_mb),
                 env=dict(_ENVIRONMENT),
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,

@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -64,10 +65,10 @@ def main(control_fd: int) -> None:
     task = child.Task(runner, setup["limits"], confinement, child.text_streams())
     gc.collect()
     control.send(b"{}")
-    _serve(control, task)
+    _serve(control, task, setup["layers"]["writable"])
 
 
-def _serve(control: socket.socket, task: child.Task) -> None:
+def _serve(control: socket.socket, task: child.Task, own: list[str]) -> None:
     while True:
         message, fds, _, _ = socket.recv_fds(control, 16, 2)
         if not message:
@@ -86,7 +87,11 @@ def _serve(control: socket.socket, task: child.Task) -> None:
                 os._exit(70)
         for fd in fds:
             os.close(fd)
-        control.send(json.dumps(_watch(control, pid, task.limits["cpu_s"])).encode())
+        report = _watch(control, pid, task.limits["cpu_s"])
+        if not all(_emptied(Path(folder)) for folder in own):
+            # What one candidate leaves must not meet the next: a fresh worker has fresh folders.
+            os._exit(0)
+        control.send(json.dumps(report).encode())
 
 
 def _watch(control: socket.socket, pid: int, cpu_s: float) -> dict[str, Any]:
@@ -129,6 +134,16 @@ def _watch(control: socket.socket, pid: int, cpu_s: float) -> dict[str, Any]:
         "max_rss_kb": used.ru_maxrss,
         "strays": strays,
     }
+
+
+def _emptied(folder: Path) -> bool:
+    """Remove what a candidate left in a folder; return whether nothing is left."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+    return not any(folder.iterdir())
 
 
 def _kill_group(pid: int) -> None:
