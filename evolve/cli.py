@@ -151,6 +151,22 @@ def plot(
         typer.echo(str(path))
 
 
+@app.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
+    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("comparison"),
+) -> None:
+    """Compare runs of one task that differ in more than the seed, over the same budget."""
+    from evolve.compare import compare_runs, table_lines
+    from evolve.plots import plot_comparison
+
+    comparison = compare_runs(folders)
+    for line in table_lines(comparison):
+        typer.echo(line)
+    for path in plot_comparison(comparison, out):
+        typer.echo(str(path))
+
+
 @app.command(name="ls")
 def list_runs(
     root: Annotated[Path, typer.Argument(help="Folder with runs somewhere below it.")] = Path(

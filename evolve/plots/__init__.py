@@ -1,14 +1,20 @@
-"""Pictures of a run: where its archive stands, how it came there, what its rewards trade off."""
+"""Pictures of a run: where its archive stands, how it came there, what its rewards trade off.
+
+And one of several runs: how their groups compare.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evolve.compare import Comparison
 from evolve.errors import StoreError
 from evolve.history import History, read_history
 from evolve.plots.archive import draw_archive
+from evolve.plots.compare import draw_comparison
 from evolve.plots.curves import draw_curves, draw_policy
 from evolve.plots.lineage import draw_lineage
 from evolve.plots.rewards import draw_rewards
@@ -17,7 +23,7 @@ from evolve.plots.style import styled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["plot_run"]
+__all__ = ["plot_comparison", "plot_run"]
 
 _PICTURES: dict[str, Callable[[History], Figure]] = {
     "archive": draw_archive,
@@ -39,12 +45,25 @@ def plot_run(folder: Path, out: Path) -> list[Path]:
         StoreError: If the folder holds no run, or the pictures cannot be written.
     """
     history = read_history(folder)
+    return _save({name: partial(draw, history) for name, draw in _PICTURES.items()}, out)
+
+
+def plot_comparison(comparison: Comparison, out: Path) -> list[Path]:
+    """Draw how groups of runs compare and return the PNG and SVG files made.
+
+    Raises:
+        StoreError: If the pictures cannot be written.
+    """
+    return _save({"comparison": partial(draw_comparison, comparison)}, out)
+
+
+def _save(pictures: Mapping[str, Callable[[], Figure]], out: Path) -> list[Path]:
     files = []
     try:
         out.mkdir(parents=True, exist_ok=True)
         with styled():
-            for name, draw in _PICTURES.items():
-                figure = draw(history)
+            for name, draw in pictures.items():
+                figure = draw()
                 for suffix in ("png", "svg"):
                     path = out / f"{name}.{suffix}"
                     figure.savefig(path)
