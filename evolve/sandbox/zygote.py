@@ -87,11 +87,12 @@ def _serve(control: socket.socket, task: child.Task, own: list[str]) -> None:
                 os._exit(70)
         for fd in fds:
             os.close(fd)
-        report = _watch(control, pid, task.limits["cpu_s"])
+        control.send(json.dumps(_watch(control, pid, task.limits["cpu_s"])).encode())
+        # After the report: a candidate whose leavings cannot be removed has its verdict all the
+        # same, and the pool finds a worker that died in its sleep.
         if not all(_emptied(Path(folder)) for folder in own):
             # What one candidate leaves must not meet the next: a fresh worker has fresh folders.
             os._exit(0)
-        control.send(json.dumps(report).encode())
 
 
 def _watch(control: socket.socket, pid: int, cpu_s: float) -> dict[str, Any]:

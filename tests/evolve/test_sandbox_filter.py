@@ -73,6 +73,28 @@ def test_arguments_decide_where_they_must(machine):
     assert of("prlimit", 0, 7, 0x7FFF0000) == of("prlimit", 0, 7, 1 << 32) == REFUSED
 
 
+def test_candidates_with_processes_of_their_own_may_start_them_and_nothing_else(machine):
+    program, strict = build_filter(machine, processes=True), build_filter(machine)
+    numbers, calls = denied_calls(machine), CALLS[machine]
+    eased = {
+        name
+        for name, number in {**numbers, "clone": calls["clone"]}.items()
+        if verdict(program, number, arch=ARCH[machine])
+        != verdict(strict, number, arch=ARCH[machine])
+        and verdict(program, number, arch=ARCH[machine])[0] == ALLOW
+    }
+    assert {"execve", "kill", "clone"} <= eased
+    # Nobody else's memory, no new sockets, mounts, namespaces, identities, limits or clocks.
+    for name in (
+        *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp", "socket"),
+        *("connect", "bind", "mount", "unshare", "setns", "pivot_root", "bpf", "io_uring_setup"),
+        *("setresuid", "setrlimit", "clock_settime", "keyctl", "userfaultfd", "shmget", "execveat"),
+    ):
+        assert name not in eased
+    for flag in (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000):
+        assert verdict(program, calls["clone"], [flag | 17], ARCH[machine])[0] == REFUSED
+
+
 def test_another_calling_convention_kills(machine):
     program = build_filter(machine)
     others = set(ARCH.values()) - {ARCH[machine]} | {0x40000003}

@@ -14,6 +14,7 @@ import pytest
 from evolve.errors import SandboxError, TaskError
 from evolve.sandbox import Pool, Status
 from evolve.sandbox.session import MAX_SOURCE_BYTES
+from evolve.sandbox.tiers import probe
 from evolve.task import Limits
 from tests.evolve.workers import alive, descendants, zygote
 
@@ -220,6 +221,29 @@ def test_a_worker_killed_while_idle_is_replaced():
         os.kill(process.pid, signal.SIGKILL)
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert ask(pool, function("return x"))[0].output == 3
+
+
+@pytest.mark.skipif(not probe("A").works, reason="no machine for candidates that write files")
+@pytest.mark.parametrize(
+    "leave",
+    [
+        "os.makedirs('a/b'); open('a/b/c', 'w').write('x'); os.chmod('a/b', 0); os.chmod('a', 0)",
+        "for _ in range(3000): os.mkdir('d'); os.chdir('d')",
+        "os.symlink('/', 'everything'); open('file', 'w').write('x')",
+    ],
+)
+def test_what_a_program_leaves_in_its_folder_meets_nobody_and_stops_nothing(leave):
+    limits = Limits(wall_s=10.0, cpu_s=5.0, memory_mb=512, scratch_mb=4, processes=2)
+    source = function("import os", "os.chdir('/scratch')", leave, "return 'left'")
+    look = function("import os", "return sorted(os.listdir('/scratch'))")
+    with Pool(RUNNER, (), limits, workers=1) as pool:
+        for _ in range(4):
+            assert ask(pool, source)[0].output == "left"
+            reply = ask(pool, look)[0]
+            if reply.status == Status.SANDBOX_ERROR:
+                # It met the worker just before that gave up; campaigns try once more.
+                reply = ask(pool, look)[0]
+            assert reply.output == []
 
 
 def test_a_worker_killed_while_it_starts_is_replaced(monkeypatch):
