@@ -6,14 +6,14 @@ What would stop a run is raised as one line; what would only make it pointless i
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from evolve.canonical import canonical_view
 from evolve.edits import apply_answer, parse_completion
-from evolve.errors import TaskError
+from evolve.errors import EvolveError, TaskError
 from evolve.evaluate import Evaluation, evaluate, evaluate_many, open_pool
 from evolve.hygiene import Hygiene, study, warnings_of
 from evolve.mutate import propose
@@ -21,7 +21,7 @@ from evolve.program import ProgramError, fingerprint, split_blocks
 from evolve.sandbox import Pool
 from evolve.sandbox.text import clean
 from evolve.seeding import rng_for
-from evolve.task import Task
+from evolve.task import Task, load_task
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,23 @@ def check_task(
         warnings=(),
     )
     return CheckReport(**{**vars(report), "warnings": tuple(_warnings(report))})
+
+
+def check_each(
+    names: Sequence[str], *, mutants: int = 40, min_tier: str = "B"
+) -> Iterator[tuple[str, CheckReport | EvolveError]]:
+    """Yield each task's name with its report, or with what makes it unusable; none stops the rest.
+
+    Args:
+        names: Tasks or their folders.
+        mutants: As :func:`check_task`.
+        min_tier: As :func:`check_task`.
+    """
+    for name in names:
+        try:
+            yield name, check_task(load_task(name), mutants=mutants, min_tier=min_tier)
+        except EvolveError as error:
+            yield name, error
 
 
 def mutants_of(source: str, n: int, rng: np.random.Generator) -> list[str]:

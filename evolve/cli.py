@@ -201,14 +201,16 @@ def check(
 ) -> None:
     """Run a task's starting program and say what its judge sees, or what is wrong."""
     from evolve.check import check_task, report_lines
-    from evolve.task import load_task, task_folders
+    from evolve.task import load_task
 
     if (task is None) != every:
         raise typer.BadParameter("name a task, or give --all")
-    for name in task_folders() if task is None else [task]:
-        report = check_task(load_task(name), min_tier="D" if allow_unsafe else "B")
-        for line in report_lines(report):
-            typer.echo(line)
+    tier = "D" if allow_unsafe else "B"
+    if task is None:
+        _check_all(tier)
+        return
+    for line in report_lines(check_task(load_task(task), min_tier=tier)):
+        typer.echo(line)
 
 
 @app.command()
@@ -227,6 +229,28 @@ def sandbox_check() -> None:
 
     for line in quick_check():
         typer.echo(line)
+
+
+def _check_all(tier: str) -> None:
+    import time
+
+    from evolve.check import check_each, report_lines
+    from evolve.task import task_folders
+
+    names, failed, warned, started = list(task_folders()), 0, 0, time.monotonic()
+    for number, (name, report) in enumerate(check_each(names, min_tier=tier), start=1):
+        typer.echo(f"[{number}/{len(names)}, {time.monotonic() - started:.0f} s]")
+        if isinstance(report, EvolveError):
+            failed += 1
+            typer.echo(f"{name}: {' '.join(str(report).split())}")
+            continue
+        warned += bool(report.warnings)
+        for line in report_lines(report):
+            typer.echo(line)
+    took = f"{time.monotonic() - started:.0f} s"
+    typer.echo(f"{len(names) - failed} of {len(names)} tasks ok, {warned} with warnings, {took}")
+    if failed:
+        raise typer.Exit(2)
 
 
 def _open_pair(

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evolve.config import load_config
-from evolve.errors import EvolveError, StoreError
+from evolve.errors import EvolveError, SandboxError, StoreError
 from evolve.lineage import Step, ancestry, best_program, changes
 from evolve.program import MAX_SOURCE_BYTES
 from evolve.sandbox.text import clean
+from evolve.starts import start_of
 from evolve.store import Store
 from evolve.task import Task, load_task, task_folders
 
@@ -91,11 +92,26 @@ def run_lines(root: Path) -> Iterator[str]:
 
 
 def task_lines() -> Iterator[str]:
-    """Yield a line for every shipped task: its name, k, what is known to be best."""
+    """Yield every shipped task: k, seconds an evaluation, and for each reward its seed value.
+
+    Values and seconds are those of :func:`evolve.starts.start_of`, measured where not known yet.
+    """
     for name in task_folders():
         task = load_task(name)
-        best = ", ".join(f"{key} {value:.10g}" for key, (value, _) in task.best_known.items())
-        yield f"{name:24s} k={task.k:<3d} best known: {best or 'not stated'}"
+        try:
+            start = start_of(task)
+        except SandboxError as error:
+            yield f"{name}  k={task.k}  not measured: {error}"
+            continue
+        yield f"{name}  k={task.k}  {start.seconds:.3g} s an evaluation"
+        for objective in task.objectives:
+            value, unit = start.values[objective.name], objective.unit
+            known = task.best_known.get(objective.name)
+            best = "not stated" if known is None else f"{known[0]:.10g}"
+            yield (
+                f"  {objective.name:20s} seed {value:<12.6g} best known {best:14s} "
+                f"({objective.direction}{', ' + unit if unit else ''})"
+            )
 
 
 def _judged(store: Store) -> str:
