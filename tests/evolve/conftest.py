@@ -73,17 +73,34 @@ def command():
     return Command()
 
 
+@pytest.fixture
+def plain_command():
+    """The same without pictures at the end of a run."""
+    return Command(pictures=False)
+
+
+#: The console script, but for the pictures at the end of a run: they take longer than a small run.
+WITHOUT_PICTURES = """
+import evolve.plots
+evolve.plots.plot_run = lambda *_: []
+from evolve.cli import main
+main()
+"""
+
+
 class Command:
     """The console script of this environment, one thread for every library."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, pictures: bool = True) -> None:
         self.script = Path(sys.executable).with_name("evolve")
+        without = [sys.executable, "-c", WITHOUT_PICTURES]
+        self.start_with = [str(self.script)] if pictures else without
         threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
         self.environment = {**os.environ, **dict.fromkeys(threads, "1")}
 
     def start(self, *arguments: object) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [str(self.script), *map(str, arguments)],
+            [*self.start_with, *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

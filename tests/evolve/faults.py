@@ -82,13 +82,13 @@ def kill_often(
     seed: int,
     evaluations: int,
     instants: int,
+    command: Command,
     settings: tuple[str, ...] = SETTINGS,
 ) -> Campaign:
     """Run a campaign, kill its driver up to ``instants`` times, let it end, compare.
 
     Most instants are counted from the first row that a process writes, the others from its launch.
     """
-    command = Command()
     arguments = (*settings, "--evaluations", evaluations, "--seed", seed, "--workers", 2)
     undisturbed = folder / "undisturbed"
     command("run", task, *arguments, "--out", undisturbed)
@@ -193,7 +193,7 @@ def kill_many(instants: int, evaluations: int = 800) -> list[Campaign]:
         with tempfile.TemporaryDirectory(prefix="evolve-faults-") as folder:
             task = write_toy_task(Path(folder))
             seed = len(campaigns)
-            campaigns.append(kill_often(Path(folder), task, seed, evaluations, left))
+            campaigns.append(kill_often(Path(folder), task, seed, evaluations, left, Command()))
     return campaigns
 
 

@@ -33,20 +33,22 @@ def evaluated(folder):
 def undisturbed(tmp_path_factory):
     place = tmp_path_factory.mktemp("undisturbed")
     task, folder = write_toy_task(place), place / "run"
-    Command()("run", task, *SMALL, "--evaluations", 150, "--workers", 1, "--out", folder)
+    Command(pictures=False)(
+        "run", task, *SMALL, "--evaluations", 150, "--workers", 1, "--out", folder
+    )
     return folder
 
 
-def test_one_and_two_workers_give_the_same_archive(undisturbed, toy_task, command, tmp_path):
+def test_one_and_two_workers_give_the_same_archive(undisturbed, toy_task, plain_command, tmp_path):
     folder = tmp_path / "two"
-    command("run", toy_task, *SMALL, "--evaluations", 150, "--workers", 2, "--out", folder)
+    plain_command("run", toy_task, *SMALL, "--evaluations", 150, "--workers", 2, "--out", folder)
     assert digest(folder) == digest(undisturbed)
     assert evaluated(folder) == evaluated(undisturbed)
 
 
-def test_another_seed_gives_another_archive(undisturbed, toy_task, command, tmp_path):
+def test_another_seed_gives_another_archive(undisturbed, toy_task, plain_command, tmp_path):
     folder = tmp_path / "other"
-    command("run", toy_task, *SMALL, "--evaluations", 150, "--seed", 1, "--out", folder)
+    plain_command("run", toy_task, *SMALL, "--evaluations", 150, "--seed", 1, "--out", folder)
     assert digest(folder) != digest(undisturbed)
 
 
@@ -57,9 +59,9 @@ def test_the_budget_is_met_exactly_and_the_best_program_is_better(undisturbed):
     assert sum(best.rewards) > sum(seed.rewards)
 
 
-def test_ctrl_c_ends_cleanly_and_the_run_goes_on(undisturbed, toy_task, command, tmp_path):
+def test_ctrl_c_ends_cleanly_and_the_run_goes_on(undisturbed, toy_task, plain_command, tmp_path):
     folder = tmp_path / "stopped"
-    process = command.start(
+    process = plain_command.start(
         "run", toy_task, *SMALL, "--evaluations", 150, "--workers", 2, "--out", folder
     )
     while process.poll() is None and not (folder / "run.db").is_file():
@@ -69,22 +71,22 @@ def test_ctrl_c_ends_cleanly_and_the_run_goes_on(undisturbed, toy_task, command,
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, out + err
     assert f"evolve resume {folder}" in out.replace("\n", "")
-    command("resume", folder)
+    plain_command("resume", folder)
     assert digest(folder) == digest(undisturbed)
 
 
-def test_a_second_campaign_on_the_same_folder_is_refused(undisturbed, toy_task, command):
+def test_a_second_campaign_on_the_same_folder_is_refused(undisturbed, toy_task, plain_command):
     with Store(undisturbed, "write"):
-        refused = command("resume", undisturbed, code=2)
+        refused = plain_command("resume", undisturbed, code=2)
     assert "another process is running this campaign" in refused.stderr
-    refused = command("run", toy_task, *SMALL, "--out", undisturbed, code=2)
+    refused = plain_command("run", toy_task, *SMALL, "--out", undisturbed, code=2)
     assert "holds a run already" in refused.stderr
 
 
-def test_islands_exchange_champions(toy_task, command, tmp_path):
+def test_islands_exchange_champions(toy_task, plain_command, tmp_path):
     folder = tmp_path / "islands"
     islands = ("--set", "search.islands=2", "--set", "search.migrate_every=2")
-    command("run", toy_task, *SMALL, *islands, "--evaluations", 120, "--out", folder)
+    plain_command("run", toy_task, *SMALL, *islands, "--evaluations", 120, "--out", folder)
     state = state_of(folder)
     first, second = (set(archive.ids()) for archive in state.islands)
     assert (first & second) - {0}

@@ -29,7 +29,7 @@ RUN = (*SETTINGS, "--evaluations", EVALUATIONS, "--workers", 2)
 def undisturbed(tmp_path_factory):
     """The rows of the campaign that all others are compared with."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    Command()("run", write_toy_task(folder), *RUN, "--out", folder / "run")
+    Command(pictures=False)("run", write_toy_task(folder), *RUN, "--out", folder / "run")
     return contents(folder / "run")
 
 
@@ -61,16 +61,16 @@ def zygotes(driver):
 
 @pytest.mark.slow
 def test_killed_at_random_instants_it_ends_as_if_nothing_had_happened(tmp_path):
-    campaign = kill_often(tmp_path, write_toy_task(tmp_path), seed=3, evaluations=300, instants=8)
+    campaign = kill_often(tmp_path, write_toy_task(tmp_path), 3, 300, 8, Command(pictures=False))
     assert campaign.same
     assert len(campaign.kills) >= 3
     assert [(kill.lost, kill.twice) for kill in campaign.kills] == [(0, 0)] * len(campaign.kills)
 
 
 @pytest.mark.slow
-def test_killed_workers_and_zygotes_change_nothing(undisturbed, toy_task, command, tmp_path):
+def test_killed_workers_and_zygotes_change_nothing(undisturbed, toy_task, plain_command, tmp_path):
     run = tmp_path / "run"
-    process = command.start("run", toy_task, *RUN, "--out", run)
+    process = plain_command.start("run", toy_task, *RUN, "--out", run)
     begun(process, run)
     rng, killed = np.random.default_rng(0), 0
     while process.poll() is None and killed < 6:
@@ -90,11 +90,11 @@ def test_killed_workers_and_zygotes_change_nothing(undisturbed, toy_task, comman
 
 
 @pytest.mark.slow
-def test_a_stopped_worker_is_given_up(undisturbed, toy_task, command, tmp_path):
+def test_a_stopped_worker_is_given_up(undisturbed, toy_task, plain_command, tmp_path):
     text = (toy_task / "task.py").read_text()
     (toy_task / "task.py").write_text(text.replace("wall_s=5.0", "wall_s=1.0"))
     run = tmp_path / "run"
-    process = command.start("run", toy_task, *RUN, "--out", run)
+    process = plain_command.start("run", toy_task, *RUN, "--out", run)
     begun(process, run)
     stopped = zygotes(process.pid)[0]
     os.kill(stopped, signal.SIGSTOP)
@@ -105,23 +105,23 @@ def test_a_stopped_worker_is_given_up(undisturbed, toy_task, command, tmp_path):
 
 
 def test_a_full_disk_ends_the_run_in_one_line_and_a_larger_one_resumes_it(
-    undisturbed, toy_task, command, tmp_path
+    undisturbed, toy_task, plain_command, tmp_path
 ):
     with small_disk(tmp_path / "disk", "600k") as disk:
         run = disk / "run"
-        refused = command("run", toy_task, *RUN, "--out", run, code=2)
+        refused = plain_command("run", toy_task, *RUN, "--out", run, code=2)
         assert "disk is full" in refused.stderr
         assert refused.stderr.count("\n") == 1
         assert "Traceback" not in refused.stderr
         had = contents(run)
         assert 0 < len(had["evaluations"]) <= EVALUATIONS
         remount(disk, "size=40m")
-        command("resume", run)
+        plain_command("resume", run)
         assert all(set(had[table]) <= set(undisturbed[table]) for table in had)
         same(run, undisturbed)
 
 
-def test_a_file_that_may_not_grow_is_a_full_disk(undisturbed, toy_task, command, tmp_path):
+def test_a_file_that_may_not_grow_is_a_full_disk(undisturbed, toy_task, plain_command, tmp_path):
     # What a quota does; it needs no right to mount.
     run = tmp_path / "run"
     code = (
@@ -133,37 +133,40 @@ def test_a_file_that_may_not_grow_is_a_full_disk(undisturbed, toy_task, command,
     arguments = ["run", str(toy_task), *map(str, RUN), "--out", str(run)]
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
-        env=command.environment,
+        env=plain_command.environment,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stderr.startswith(f"error: {run}")
     assert done.stderr.count("\n") == 1
-    command("resume", run)
+    plain_command("resume", run)
     same(run, undisturbed)
 
 
-def test_a_read_only_run_can_be_looked_at_and_not_resumed(toy_task, command, tmp_path):
+def test_a_read_only_run_can_be_looked_at_and_not_resumed(toy_task, plain_command, tmp_path):
     with small_disk(tmp_path / "disk", "20m") as disk:
         run = disk / "run"
-        command("run", toy_task, *RUN, "--out", run)
-        shown = command("show", run).stdout
+        plain_command("run", toy_task, *RUN, "--out", run)
+        shown = plain_command("show", run).stdout
         remount(disk, "ro")
-        assert command("show", run).stdout == shown
-        assert f"{EVALUATIONS} evaluated" in command("ls", disk).stdout
-        refused = command("resume", run, code=2).stderr
+        assert plain_command("show", run).stdout == shown
+        assert f"{EVALUATIONS} evaluated" in plain_command("ls", disk).stdout
+        refused = plain_command("resume", run, code=2).stderr
         assert "cannot be written: Read-only file system" in refused
-        refused = command("run", toy_task, *RUN, "--out", disk / "other", code=2).stderr
+        refused = plain_command("run", toy_task, *RUN, "--out", disk / "other", code=2).stderr
         assert "cannot be written: Read-only file system" in refused
-        assert "cannot be written" in command("plot", run, code=2).stderr
+        assert "cannot be written" in Command()("plot", run, code=2).stderr
 
 
-def test_two_campaigns_on_one_folder(undisturbed, toy_task, command, tmp_path):
+def test_two_campaigns_on_one_folder(undisturbed, toy_task, plain_command, tmp_path):
     run = tmp_path / "run"
-    first = command.start("run", toy_task, *RUN, "--out", run)
+    first = plain_command.start("run", toy_task, *RUN, "--out", run)
     begun(first, run)
-    second = command("resume", run, code=2)
+    # Held in the middle of its rounds, however quick it is.
+    first.send_signal(signal.SIGSTOP)
+    second = plain_command("resume", run, code=2)
+    first.send_signal(signal.SIGCONT)
     assert "another process is running this campaign" in second.stderr
     out, err = first.communicate(timeout=120)
     assert first.returncode == 0, out + err
@@ -171,10 +174,12 @@ def test_two_campaigns_on_one_folder(undisturbed, toy_task, command, tmp_path):
 
 
 def test_of_two_that_start_at_once_one_goes_on_and_its_configuration_stands(
-    toy_task, command, tmp_path
+    toy_task, plain_command, tmp_path
 ):
     run = tmp_path / "run"
-    both = [command.start("run", toy_task, *RUN, "--seed", seed, "--out", run) for seed in (0, 1)]
+    both = [
+        plain_command.start("run", toy_task, *RUN, "--seed", seed, "--out", run) for seed in (0, 1)
+    ]
     results = [(process.communicate(timeout=120), process.returncode) for process in both]
     assert sorted(code for _, code in results) == [0, 2], results
     winner = [code for _, code in results].index(0)
@@ -182,15 +187,15 @@ def test_of_two_that_start_at_once_one_goes_on_and_its_configuration_stands(
     assert "Traceback" not in results[1 - winner][0][1]
 
 
-def test_a_run_of_an_older_toolkit_is_refused_with_the_reason(toy_task, command, tmp_path):
+def test_a_run_of_an_older_toolkit_is_refused_with_the_reason(toy_task, plain_command, tmp_path):
     run = tmp_path / "run"
-    command("run", toy_task, *SETTINGS, "--evaluations", 5, "--out", run)
+    plain_command("run", toy_task, *SETTINGS, "--evaluations", 5, "--out", run)
     with Store(run, "write") as store, store.transaction():
         store.set_meta("schema", 0)
     for verb in ("resume", "show", "plot"):
-        line = command(verb, run, code=2).stderr
+        line = Command()(verb, run, code=2).stderr
         assert "schema 0, this version reads schema 1; an older version" in line
-    assert "unreadable: " in command("ls", tmp_path).stdout
+    assert "unreadable: " in plain_command("ls", tmp_path).stdout
 
 
 JUMPS = """
@@ -225,7 +230,9 @@ time_t time(time_t *t) {
 """
 
 
-def test_a_clock_that_jumps_by_ten_years_changes_nothing(undisturbed, toy_task, command, tmp_path):
+def test_a_clock_that_jumps_by_ten_years_changes_nothing(
+    undisturbed, toy_task, plain_command, tmp_path
+):
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler to build the clock with")
@@ -233,14 +240,14 @@ def test_a_clock_that_jumps_by_ten_years_changes_nothing(undisturbed, toy_task, 
     source.write_text(JUMPS)
     built = [compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
     subprocess.run(built, check=True)
-    command.environment["LD_PRELOAD"] = str(library)
+    plain_command.environment["LD_PRELOAD"] = str(library)
     code = "import time; a, b = time.time(), time.time(); print(abs(a - b) > 3e8)"
     jumps = subprocess.run(
-        [sys.executable, "-c", code], env=command.environment, capture_output=True, text=True
+        [sys.executable, "-c", code], env=plain_command.environment, capture_output=True, text=True
     )
     assert jumps.stdout == "True\n"
     run = tmp_path / "run"
-    command("run", toy_task, *RUN, "--set", "budget.wall_s=600", "--out", run)
+    plain_command("run", toy_task, *RUN, "--set", "budget.wall_s=600", "--out", run)
     same(run, undisturbed)
 
 
@@ -255,13 +262,15 @@ def run(program, given):
 """
 
 
-def test_ctrl_c_twice_ends_at_once_and_the_run_goes_on(undisturbed, toy_task, command, tmp_path):
+def test_ctrl_c_twice_ends_at_once_and_the_run_goes_on(
+    undisturbed, toy_task, plain_command, tmp_path
+):
     runner = (toy_task / "run.py").read_text()
     task = (toy_task / "task.py").read_text()
     (toy_task / "run.py").write_text(STUCK)
     (toy_task / "task.py").write_text(task.replace("wall_s=5.0", "wall_s=120.0"))
     run = tmp_path / "run"
-    process = command.start("run", toy_task, *RUN, "--out", run)
+    process = plain_command.start("run", toy_task, *RUN, "--out", run)
     begun(process, run)
     below = descendants(process.pid)
     process.send_signal(signal.SIGINT)
@@ -278,23 +287,23 @@ def test_ctrl_c_twice_ends_at_once_and_the_run_goes_on(undisturbed, toy_task, co
     assert not any(map(alive, below))
     (toy_task / "run.py").write_text(runner)
     (toy_task / "task.py").write_text(task)
-    command("resume", run)
+    plain_command("resume", run)
     same(run, undisturbed)
 
 
-def test_the_tier_is_on_record_and_shown(toy_task, command, tmp_path):
+def test_the_tier_is_on_record_and_shown(toy_task, plain_command, tmp_path):
     run = tmp_path / "run"
-    out = command("run", toy_task, *SETTINGS, "--evaluations", 5, "--out", run).stdout
+    out = plain_command("run", toy_task, *SETTINGS, "--evaluations", 5, "--out", run).stdout
     tier = next(tier for tier in "AB" if probe(tier).works)
     assert f"isolation: candidates run at tier {tier}: they " in out
-    assert f"tier {tier}" in command("ls", tmp_path).stdout
-    assert f"tier {tier}" in command("show", run).stdout.splitlines()[0]
+    assert f"tier {tier}" in plain_command("ls", tmp_path).stdout
+    assert f"tier {tier}" in plain_command("show", run).stdout.splitlines()[0]
     with Store(run, "write") as store:
         assert store.meta("tier") == tier
         with store.transaction():
             store.set_meta("tier", "D")
     # As if the run had come from a machine without isolation.
-    command("resume", run)
+    plain_command("resume", run)
     with Store(run) as store:
         assert [e[1:] for e in store.events()] == [
             ("isolation", f"tier {tier} from here on, before: D")
