@@ -167,6 +167,17 @@ def compare(
         typer.echo(str(path))
 
 
+@app.command()
+def export(
+    folder: RunFolder,
+    out: Annotated[Path | None, typer.Option(help="Where to, else RUN/export.")] = None,
+) -> None:
+    """Write programs, rewards and training groups as JSON lines, the archive for pyribs."""
+    from evolve.export import export_run
+
+    export_run(folder, out or folder / "export", typer.echo)
+
+
 @app.command(name="ls")
 def list_runs(
     root: Annotated[Path, typer.Argument(help="Folder with runs somewhere below it.")] = Path(

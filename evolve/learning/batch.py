@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
-from evolve.records import JUDGE_ERROR, Candidate
+from evolve.records import JUDGE_ERROR, Candidate, PromptRecord, RolloutRecord
 from evolve.sandbox import Status
 from evolve.store import Store
 from vpo.rollouts import Rollout
@@ -32,6 +34,15 @@ def training_batch(
         answers: Rows of each matrix, m.
         shows_inspirations: Whether answers are held against the inspirations beside the parent.
     """
+    return [
+        rollout for _, _, rollout in recorded_batch(store, first, last, answers, shows_inspirations)
+    ]
+
+
+def recorded_batch(
+    store: Store, first: int, last: int, answers: int, shows_inspirations: bool
+) -> Iterator[tuple[PromptRecord, RolloutRecord, Rollout]]:
+    """Yield the rollouts of :func:`training_batch` with the records that they were made of."""
     prompts = {prompt.id: prompt for prompt in store.prompts(first, last)}
     verdicts = store.evaluations_of_rounds(first, last)
     by_rollout: dict[int, list[Candidate]] = {}
@@ -50,7 +61,6 @@ def training_batch(
             references[program] = (verdict.rewards or ()) if verdict else ()
         return references[program]
 
-    batch = []
     for rollout in store.rollouts(first, last):
         prompt = prompts[rollout.prompt]
         if not rollout.tokens:
@@ -72,7 +82,9 @@ def training_batch(
             judged_well &= verdict is None or verdict.status not in OUR_FAULTS
         if not judged_well:
             continue
-        batch.append(
+        yield (
+            prompt,
+            rollout,
             Rollout(
                 prompt_ids=prompt.tokens,
                 completion_ids=rollout.tokens,
@@ -82,9 +94,8 @@ def training_batch(
                 group=prompt.id,
                 version=rollout.version,
                 reference=reference,
-            )
+            ),
         )
-    return batch
 
 
 def useful_shares(store: Store, version: int, answers: int) -> npt.NDArray[np.float64]:
