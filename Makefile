@@ -11,7 +11,7 @@ export MKL_NUM_THREADS = 1
 
 # DEMO holds further options, for example DEMO="--seed 1".
 demo: $(VENV)/.installed
-	$(BIN)/evolve run online_bin_packing --evaluations 2400 $(DEMO)
+	$(BIN)/evolve run online_bin_packing --evaluations 2100 --set search.prompts=8 $(DEMO)
 
 test: $(VENV)/.installed-dev lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
