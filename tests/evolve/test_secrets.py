@@ -40,11 +40,14 @@ def test_a_planted_key_is_nowhere_in_a_run(toy_task, command, tmp_path):
         "--set", "search.rollouts=2", "--evaluations", 300, "--out", run,
     )  # fmt: skip
     looked = 0
-    while process.poll() is None:
-        for pid in descendants(process.pid):
-            looked += look(pid)
-        time.sleep(0.05)
-    out, err = process.communicate()
+    try:
+        while process.poll() is None:
+            for pid in descendants(process.pid):
+                looked += look(pid)
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        out, err = process.communicate()
     assert process.returncode == 0, out + err
     assert looked > 20
     assert KEY not in out + err

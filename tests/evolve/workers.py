@@ -7,9 +7,11 @@ from pathlib import Path
 def children(pid):
     """Pids of the children of ``pid``, whichever of its threads started them."""
     found = []
-    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            found += [int(child) for child in thread.read_text().split()]
+    # A process or a thread that ends meanwhile has none.
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                found += [int(child) for child in (thread / "children").read_text().split()]
     return found
 
 
