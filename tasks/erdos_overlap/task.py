@@ -115,7 +115,8 @@ def _heights(output: Any, n: int) -> NDArray[np.float64]:
 
 TASK = Task(
     summary="heights(n) returns n heights in [0, 1] with mean 1/2, a step function h on [0, 2]. "
-    "Make max over k of the integral of h(x) (1 - h(x + k)) small, for 12 steps, for 200, and for 60 steps that the judge rounds to 0 and 1.",
+    "Make max over k of the integral of h(x) (1 - h(x + k)) small, for 12 steps, for 200, and "
+    "for 60 that the judge rounds to 0 and 1.",
     objectives=[
         Objective("few_steps", 0.36, 0.5, "min"),
         Objective("many_steps", 0.37, 0.5, "min"),
