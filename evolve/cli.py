@@ -178,6 +178,19 @@ def export(
     export_run(folder, out or folder / "export", typer.echo)
 
 
+@app.command()
+def report(
+    folder: RunFolder,
+    out: Annotated[Path | None, typer.Option(help="The file, else RUN/report.html.")] = None,
+) -> None:
+    """Write a run as one HTML file to send to somebody: pictures, best program, ancestry."""
+    from evolve.report import write_report
+
+    path = out or folder / "report.html"
+    write_report(folder, path)
+    typer.echo(str(path))
+
+
 @app.command(name="ls")
 def list_runs(
     root: Annotated[Path, typer.Argument(help="Folder with runs somewhere below it.")] = Path(

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 from evolve.compare import Comparison
 from evolve.errors import StoreError
@@ -23,7 +25,9 @@ from evolve.plots.style import styled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["plot_comparison", "plot_run"]
+__all__ = ["plot_comparison", "plot_run", "svg_pictures"]
+
+SVG = "http://www.w3.org/2000/svg"
 
 _PICTURES: dict[str, Callable[[History], Figure]] = {
     "archive": draw_archive,
@@ -55,6 +59,31 @@ def plot_comparison(comparison: Comparison, out: Path) -> list[Path]:
         StoreError: If the pictures cannot be written.
     """
     return _save({"comparison": partial(draw_comparison, comparison)}, out)
+
+
+def svg_pictures(history: History) -> dict[str, str]:
+    """Return the pictures of a run, name -> SVG element to stand in a page of HTML."""
+    import matplotlib as mpl
+
+    pictures = {}
+    for name, draw in _PICTURES.items():
+        # Pictures of one page share its ids, which are hashes of what they stand for.
+        with styled(), mpl.rc_context({"svg.hashsalt": f"evolve {name}"}):
+            pictures[name] = _svg(draw(history))
+    return pictures
+
+
+def _svg(figure: Figure) -> str:
+    file = BytesIO()
+    figure.savefig(file, format="svg", metadata={"Date": None})
+    ElementTree.register_namespace("", SVG)
+    ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
+    # Without declarations, comments and metadata, which have no place within HTML.
+    root = ElementTree.fromstring(file.getvalue())
+    for described in root.findall(f"{{{SVG}}}metadata"):
+        root.remove(described)
+    root.set("role", "img")
+    return ElementTree.tostring(root, encoding="unicode")
 
 
 def _save(pictures: Mapping[str, Callable[[], Figure]], out: Path) -> list[Path]:
