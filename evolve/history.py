@@ -19,7 +19,7 @@ from evolve.errors import StoreError
 from evolve.islands import ArchiveMetrics
 from evolve.lineage import Step, ancestry, best_program
 from evolve.records import DUPLICATE, EVALUATE, OVER_BUDGET, AddRecord, VersionRecord
-from evolve.state import SearchState, empty_state, restore_state
+from evolve.state import SearchState, replay
 from evolve.store import Store
 from evolve.task import Task, load_task
 
@@ -27,6 +27,9 @@ Floats = npt.NDArray[np.float64]
 
 #: What became of an update. Dropped: refused before use. Rolled back: used, and worse.
 Outcome = Literal["kept", "dropped", "rolled back"]
+
+#: Figures of the archive are taken about so many times over a run, beside the ends of rounds.
+POINTS = 200
 
 #: What becomes of an answer, best first.
 FATES = ("taken", "valid", "failed", "repeated", "no program")
@@ -41,7 +44,8 @@ class History:
         config: Its configuration.
         task: Its problem.
         state: Archives and valid programs after the last closed round.
-        start: Figures of the archive that holds the starting program alone.
+        trace: (candidates evaluated, figures of the archive) from the starting program alone to
+            the last closed round, at the end of every round and some :data:`POINTS` times between.
         rounds: The closed rounds in order, see :meth:`evolve.store.Store.rounds`.
         versions: Every policy update, in order.
         adds: Every decision of the archives, in order.
@@ -53,7 +57,7 @@ class History:
     config: Config
     task: Task
     state: SearchState
-    start: ArchiveMetrics
+    trace: Sequence[tuple[int, ArchiveMetrics]]
     rounds: Sequence[Mapping[str, Any]]
     versions: Sequence[VersionRecord]
     adds: Sequence[AddRecord]
@@ -64,11 +68,10 @@ class History:
         """Return evaluations (n,) and a figure of the archive (n,) or (n, k) after so many.
 
         Args:
-            name: A field of :class:`ArchiveMetrics` that rounds report: ``coverage``,
-                ``qd_score``, ``vector_qd_score``, ``set_utility``, ``best`` or ``best_mean``.
+            name: A field of :class:`ArchiveMetrics`.
         """
-        evaluations = [0, *(entry["evaluations"] for entry in self.rounds)]
-        values = [getattr(self.start, name), *(entry[name] for entry in self.rounds)]
+        evaluations = [evaluations for evaluations, _ in self.trace]
+        values = [getattr(metrics, name) for _, metrics in self.trace]
         return np.array(evaluations, np.float64), np.array(values, np.float64)
 
     def updates(self) -> list[tuple[float, Outcome, VersionRecord]]:
@@ -87,19 +90,21 @@ def read_history(folder: Path) -> History:
     with Store(folder) as store:
         config = load_config(folder / "config.toml")
         task = load_task(config.task)
-        seed_verdict = store.evaluation(0)
-        if seed_verdict is None:
+        if store.evaluation(0) is None:
             raise StoreError(f"{folder}: nothing to show, no program has been judged yet")
-        first = empty_state(task, config.search, config.seed)
-        first.plant(store.candidate(0), seed_verdict)
-        state = restore_state(store, task, config.search, config.seed)
         closed = {entry["round"]: entry for entry in store.rounds()}
+        last = max((entry["evaluations"] for entry in closed.values()), default=0)
+        every = max(1, last // POINTS)
+        trace = []
+        for judged, round_closed, state in replay(store, task, config.search, config.seed):
+            if round_closed or judged % every == 0:
+                trace.append((judged, state.islands.metrics()))
         return History(
             folder=folder,
             config=config,
             task=task,
             state=state,
-            start=first.islands.metrics(),
+            trace=trace,
             rounds=list(closed.values()),
             versions=store.versions(),
             adds=list(store.adds()),

@@ -6,7 +6,8 @@ writes or runs a program.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -130,6 +131,19 @@ def restore_state(store: Store, task: Task, search: Search, seed: int) -> Search
 
     Candidates proposed in a round that is not closed yet are noted but not in the archive.
     """
+    ((_, _, state),) = deque(replay(store, task, search, seed), maxlen=1)
+    return state
+
+
+def replay(
+    store: Store, task: Task, search: Search, seed: int
+) -> Iterator[tuple[int, bool, SearchState]]:
+    """Yield a stored run as it went: (candidates judged, whether a round is closed, state).
+
+    First comes the state with the starting program alone, then one after each verdict of the
+    closed rounds in the order of candidates, and one after each round, when champions may have
+    travelled. It is the same object every time; what it knows of candidates it knows at once.
+    """
     state = empty_state(task, search, seed)
     places = store.rollout_places()
     verdicts = {record.candidate: record for record in store.evaluations()}
@@ -140,9 +154,15 @@ def restore_state(store: Store, task: Task, search: Search, seed: int) -> Search
             round_, island = places[candidate.rollout]
             batches.setdefault(round_, []).append((island, candidate, verdicts[candidate.id]))
     state.plant(store.candidate(0), verdicts[0])
+    judged = 0
+    yield judged, True, state
     for round_ in range(len(store.rounds())):
-        state.close_round(round_, batches.get(round_, []), migrates(search, round_))
-    return state
+        for judgement in batches.get(round_, []):
+            state.close_round(round_, [judgement], migrate=False)
+            judged += 1
+            yield judged, False, state
+        state.close_round(round_, [], migrates(search, round_))
+        yield judged, True, state
 
 
 def migrates(search: Search, round_: int) -> bool:
