@@ -143,12 +143,16 @@ def show(
 def plot(
     folder: RunFolder,
     out: Annotated[Path | None, typer.Option(help="Where to, else RUN/plots.")] = None,
+    gif: Annotated[bool, typer.Option("--gif", help="Animate the archive filling, too.")] = False,
 ) -> None:
     """Draw the archive, the curves, the rewards and the lineage of the best program."""
-    from evolve.plots import plot_run
+    from evolve.plots import animate_run, plot_run
 
-    for path in plot_run(folder, out or folder / "plots"):
+    place = out or folder / "plots"
+    for path in plot_run(folder, place):
         typer.echo(str(path))
+    if gif:
+        typer.echo(str(animate_run(folder, place)))
 
 
 @app.command()

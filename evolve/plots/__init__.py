@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from evolve.compare import Comparison
 from evolve.errors import StoreError
 from evolve.history import History, read_history
-from evolve.plots.archive import draw_archive
+from evolve.plots.archive import animate_archive, draw_archive
 from evolve.plots.compare import draw_comparison
 from evolve.plots.curves import draw_curves, draw_policy
 from evolve.plots.lineage import draw_lineage
@@ -25,7 +25,7 @@ from evolve.plots.style import styled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["plot_comparison", "plot_run", "svg_pictures"]
+__all__ = ["animate_run", "plot_comparison", "plot_run", "svg_pictures"]
 
 SVG = "http://www.w3.org/2000/svg"
 
@@ -50,6 +50,23 @@ def plot_run(folder: Path, out: Path) -> list[Path]:
     """
     history = read_history(folder)
     return _save({name: partial(draw, history) for name, draw in _PICTURES.items()}, out)
+
+
+def animate_run(folder: Path, out: Path) -> Path:
+    """Draw the archive of a run filling and return the GIF made.
+
+    Raises:
+        StoreError: If the folder holds no run, or the picture cannot be written.
+    """
+    history = read_history(folder)
+    path = out / "archive.gif"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with styled():
+            animate_archive(history, path)
+    except OSError as error:
+        raise StoreError(f"{out}: cannot be written: {error.strerror}") from None
+    return path
 
 
 def plot_comparison(comparison: Comparison, out: Path) -> list[Path]:

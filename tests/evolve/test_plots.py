@@ -96,6 +96,26 @@ def test_the_colour_scale_and_the_ring_follow_the_best_cell(run_folder):
     )
 
 
+def test_the_animation_fills_the_archive_of_the_map(run_folder, command, tmp_path):
+    from PIL import Image
+
+    listed = command("plot", run_folder, "--gif", "--out", tmp_path).stdout.split()
+    assert listed[-1] == str(tmp_path / "archive.gif")
+    with Image.open(tmp_path / "archive.gif") as film:
+        assert film.n_frames > 20
+        coloured = []
+        for number in range(film.n_frames):
+            film.seek(number)
+            pixels = np.asarray(film.convert("RGB"), dtype=int)
+            # The map alone, without the colour bar beside it; greys are neither cell nor ring.
+            pixels = pixels[40:-45, : int(0.72 * pixels.shape[1])]
+            coloured.append((np.ptp(pixels, axis=2) > 40).sum())
+        assert film.info["duration"] > 0
+    assert coloured[-1] > 3 * coloured[0] > 0
+    # A frame that shows more cells than the one before never shows fewer later, rings aside.
+    assert (np.diff(coloured) > -0.1 * coloured[-1]).all()
+
+
 def test_a_folder_without_a_run_is_one_line(command, tmp_path):
     result = command("plot", tmp_path, code=2)
     assert result.stderr.startswith("error: ")
