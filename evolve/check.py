@@ -205,9 +205,14 @@ def _warnings(report: CheckReport) -> Iterator[str]:
             f"the starting program takes {verdict.wall_s:.2g} s, more than half of what it may: "
             "a busy machine will time it out"
         )
-    if report.mutants and not report.valid:
+    if not report.mutants:
+        yield (
+            "the scripted mutator finds nothing to change in the evolve block: it needs names, "
+            "numbers or operations in a function"
+        )
+    elif not report.valid:
         yield f"none of {report.mutants} mutants got a reward"
-    elif report.mutants:
+    else:
         yield from warnings_of(report.hygiene)
 
 

@@ -21,6 +21,7 @@ from evolve.errors import StoreError
 from evolve.history import History, read_history
 from evolve.sandbox.text import clean
 from evolve.seeding import rng_for
+from evolve.task_files import digest_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -189,13 +190,13 @@ def table_lines(comparison: Comparison) -> Iterator[str]:
 
 def _check(histories: Sequence[History]) -> None:
     first = histories[0]
-    files = _task_files(first.task.folder)
+    files = digest_of(first.task.folder)
     seen: dict[str, Path] = {}
     for history in histories:
         if not history.rounds:
             raise StoreError(f"{history.folder}: no round is closed yet, nothing to compare")
         folder = history.task.folder
-        if folder != first.task.folder and _task_files(folder) != files:
+        if folder != first.task.folder and digest_of(folder) != files:
             raise StoreError(
                 f"{first.folder} runs {first.task.name}, {history.folder} runs "
                 f"{history.task.name}: only runs of one task can be compared"
@@ -207,11 +208,6 @@ def _check(histories: Sequence[History]) -> None:
                 "over seeds, so each must be there once"
             )
         seen[own] = history.folder
-
-
-def _task_files(folder: Path) -> dict[str, bytes]:
-    """Return what makes a task: the Python files of its folder."""
-    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.py"))}
 
 
 def _fields(config: Config) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from evolve.errors import ConfigError
 
 Positive = Annotated[int, Field(ge=1)]
+#: Of a round, which is prepared as a whole: more is a slip of the pen.
+PerRound = Annotated[int, Field(ge=1, le=4096)]
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
@@ -26,7 +28,7 @@ class Budget(_Section):
     """When a run ends: at whichever bound is reached first."""
 
     #: Candidates evaluated in the sandbox, the starting program not counted.
-    evaluations: Positive = 2000
+    evaluations: Annotated[int, Field(ge=1, le=10**9)] = 2000
     #: Wall-clock seconds over all sessions of the run; checked between rounds.
     wall_s: PositiveFloat | None = None
 
@@ -35,11 +37,11 @@ class Search(_Section):
     """How a round is made and what the archive keeps."""
 
     #: Prompts in a round; each shows one parent.
-    prompts: Positive = 16
+    prompts: PerRound = 16
     #: Rollouts (completions) of each prompt: the group size of the policy update.
-    rollouts: Positive = 8
+    rollouts: PerRound = 8
     #: Answers asked for in one completion.
-    answers: Positive = 3
+    answers: PerRound = 3
     #: Programs from other cells offered to the policy beside the parent.
     inspirations: Count = 1
     #: Sub-populations with the same cells; they exchange champions.

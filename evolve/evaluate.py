@@ -248,7 +248,8 @@ def _judge(task: Task, output: Any, case: Case) -> Mapping[str, float]:
     except Invalid as verdict:
         status = Status.STAGE_FLOOR if isinstance(verdict, BelowFloor) else Status.WRONG
         raise _Failed(status, f"case {case.name}: {verdict}") from None
-    except Exception as error:
+    # A judge that calls sys.exit is as much at fault as one that divides by zero.
+    except (Exception, SystemExit) as error:
         raise TaskError(
             f"{_where(task, error)}: score raised {type(error).__name__} on case {case.name!r}: "
             f"{clean(str(error), _FEEDBACK)}"
@@ -265,7 +266,7 @@ def _inspect(task: Task, source: str, tally: _Tally) -> None:
     except RecursionError:
         # It parses, so the depth is the candidate's doing and not the judge's.
         raise _Failed(Status.WRONG, "the program is nested too deeply to be measured") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TaskError(
             f"{_where(task, error)}: inspect raised {type(error).__name__}: "
             f"{clean(str(error), _FEEDBACK)}"

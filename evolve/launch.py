@@ -23,6 +23,7 @@ from evolve.sandbox import MEANING, Pool
 from evolve.state import SearchState
 from evolve.store import Store
 from evolve.task import Task, load_task
+from evolve.task_files import digest_of
 
 #: What a run on a pair is marked with.
 SELF_JUDGED = (
@@ -82,6 +83,7 @@ def _run(config: Config, folder: Path, observer: Observer, fresh: bool) -> Searc
         with Store(folder, "create" if fresh else "write", text) as store:
             _note_tier(pool.tier, store)
             _note_judge(task, store)
+            _note_task(task, store)
             if store.last_id("candidates") < 0:
                 plant(store, task, config, verdict or judge_start(task, judge))
             if learner is not None:
@@ -104,6 +106,23 @@ def _note_judge(task: Task, store: Store) -> None:
         with store.transaction():
             store.set_meta("self_judged", True)
             store.add_event(0, "SELF-JUDGED", SELF_JUDGED)
+
+
+def _note_task(task: Task, store: Store) -> None:
+    """Put the task's files on record, and refuse to go on with others.
+
+    Raises:
+        StoreError: If they have changed since the run began.
+    """
+    now, then = digest_of(task.folder), store.meta("task_digest")
+    if then is None:
+        with store.transaction():
+            store.set_meta("task_digest", now)
+    elif then != now:
+        raise StoreError(
+            f"{task.folder}: its files are not those with which {store.folder} began, and rewards "
+            f"of two judges do not compare: put them back, or begin a new run"
+        )
 
 
 def _note_tier(tier: str, store: Store) -> None:

@@ -77,10 +77,10 @@ class ConsoleObserver:
         self._config = config
         self._started = time.monotonic()
         self._evaluated = self._evaluated_before = state.submitted
-        word = f"goes on after round {rounds}" if rounds else "begins"
+        word = f"goes on after round {rounds - 1}, best so far" if rounds else "begins; start"
         self._say(
-            f"{config.task} with {config.policy.name}, seed {config.seed}: {word}; "
-            f"start {sum(state.best().rewards) / len(state.best().rewards):.4f}"
+            f"{config.task} with {config.policy.name}, seed {config.seed}: {word} "
+            f"{sum(state.best().rewards) / len(state.best().rewards):.4f}"
         )
 
     def on_progress(self, round_: int, proposed: int, evaluated: int) -> None:

@@ -85,7 +85,7 @@ def run_lines(root: Path) -> Iterator[str]:
             continue
         last = rounds[-1] if rounds else {"evaluations": 0, "best_mean": 0.0, "coverage": 0.0}
         yield (
-            f"{folder}  {len(rounds)} rounds  {last['evaluations']} evaluated  "
+            f"{folder}  rounds: {len(rounds)}  {last['evaluations']} evaluated  "
             f"best {last['best_mean']:.4f}  coverage {last['coverage']:.1%}  "
             f"tier {tier}"
         )

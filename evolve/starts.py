@@ -21,6 +21,7 @@ from pathlib import Path
 from evolve.errors import TaskError
 from evolve.evaluate import evaluate, open_pool
 from evolve.task import Task
+from evolve.task_files import digest_of
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,8 @@ def _kept(path: Path, task: Task) -> Start | None:
 
 
 def _digest(task: Task) -> str:
-    hasher = blake2b(f"{sys.version} {platform.machine()}".encode(), digest_size=12)
-    for path in sorted(task.folder.glob("*.py")):
-        hasher.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return hasher.hexdigest()
+    text = f"{sys.version} {platform.machine()} {digest_of(task.folder)}"
+    return blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 def _cache() -> Path:

@@ -27,11 +27,7 @@ RunFolder = Annotated[Path, typer.Argument(metavar="OUT", help="The folder of a 
 
 def main() -> NoReturn:
     """Run the command line."""
-    try:
-        app(standalone_mode=True)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; `vpo resume` goes on from the last checkpoint\n")
-        sys.exit(130)
+    app()
     sys.exit(0)
 
 
@@ -142,6 +138,10 @@ def _run(config: TrainingConfig, out: Path, *, fresh: bool) -> None:
             training.run(typer.echo)
         except TaskError as error:
             _fail(error)
+        except KeyboardInterrupt:
+            text = f"interrupted; go on from the last checkpoint with: vpo resume {out}"
+            typer.echo(text, err=True)
+            raise typer.Exit(130) from None
     finally:
         task.close()
     for file in draw(out):

@@ -273,6 +273,13 @@ def parameter_kinds(function: Any, modules: Mapping[str, str]) -> dict[str, str]
             kinds[name] = "a" if used[name] & {"array", "number"} else "l"
         elif "number" in used[name]:
             kinds[name] = "n"
+    # Where nothing tells what a parameter is, a number is the best guess: it keeps a program of one
+    # line from being a dead end, and what is not used yet may come into use.
+    mentioned = {n.id for part in body for n in ast.walk(part) if isinstance(n, ast.Name)}
+    silent = set(kinds.values()) <= {"?"}
+    for name in kinds:
+        if kinds[name] == "?" and not used[name] and (silent or name not in mentioned):
+            kinds[name] = "n"
     return kinds
 
 
@@ -290,6 +297,8 @@ def _uses(
             if isinstance(node, ast.BinOp):
                 note(node.left, "number")
                 note(node.right, "number")
+            elif isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
+                note(node.operand, "number")
             elif isinstance(node, ast.Compare):
                 for side in (node.left, *node.comparators):
                     note(side, "number")

@@ -102,3 +102,29 @@ def test_a_finished_run_is_shown_and_listed(command, toy_task, tmp_path):
     assert "square" in shown
     assert "20 evaluated" in command("ls", tmp_path).stdout
     assert {path.suffix for path in (folder / "plots").iterdir()} >= {".png"}
+
+
+def test_a_run_does_not_go_on_with_another_judge(command, toy_task, tmp_path):
+    folder = tmp_path / "r"
+    command("run", toy_task, *RUN, folder)
+    before = command("show", folder).stdout
+    edit(toy_task / "task.py", "/ len(XS)", "/ (2 * len(XS))")
+    line = refused(command, "resume", folder)
+    assert "its files are not those with which" in line
+    assert str(toy_task) in line
+    edit(toy_task / "task.py", "/ (2 * len(XS))", "/ len(XS)")
+    command("resume", folder)
+    assert command("show", folder).stdout == before
+
+
+def test_a_judge_that_exits_is_a_judge_that_fails(command, toy_task, tmp_path):
+    edit(toy_task / "task.py", "    error = sum", "    raise SystemExit(3)\n    error = sum")
+    for verb in (("run", toy_task, *RUN, tmp_path / "r"), ("check", toy_task)):
+        line = refused(command, *verb)
+        assert re.search(r"task\.py.*line \d+.*SystemExit.*3", line), line
+
+
+def test_a_round_too_large_to_prepare_is_refused(command, toy_task, tmp_path):
+    line = refused(command, "run", toy_task, "--set", "search.prompts=1e9", *RUN, tmp_path / "r")
+    assert "search.prompts" in line
+    assert "4096" in line

@@ -262,9 +262,24 @@ def g(a):
 
 
 def test_a_program_without_room_gives_no_answers():
-    for block in ("", "def f(x):\n    return g(x)", "def f(:"):
+    for block in ("", "def f():\n    return g()", "def f(:"):
         view = raw_view(f"# EVOLVE-BLOCK-START\n{block}\n# EVOLVE-BLOCK-END\n")
         assert propose_with_operators(view, np.random.default_rng(0), 3) == ("", ())
+
+
+@pytest.mark.parametrize("line", ["-due", "due", "0.0", "[due]", "(due, length)"])
+def test_a_program_of_one_line_is_no_dead_end(line):
+    view = raw_view(
+        "# EVOLVE-BLOCK-START\n"
+        f"def priority(length, due, weight):\n    return {line}\n"
+        "# EVOLVE-BLOCK-END\n"
+    )
+    seen = {result.source for _, answer, result in children(view, 0, 20)}
+    assert len(seen - {None}) > 10
+    for source in seen - {None}:
+        scope = {}
+        exec(compile(source, "child", "exec"), scope)
+        scope["priority"](2.0, 3.0, 4.0)
 
 
 def test_the_standard_library_can_be_mutated():
