@@ -338,7 +338,7 @@ def _file(task: Task) -> str:
     return str(task.folder / "task.py")
 
 
-def _where(task: Task, error: Exception) -> str:
+def _where(task: Task, error: BaseException) -> str:
     """Return file and line of the task's code at which ``error`` passed last."""
     judge = _file(task)
     lines = [
