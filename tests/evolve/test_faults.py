@@ -17,6 +17,7 @@ import pytest
 
 from evolve.sandbox.tiers import probe
 from evolve.store import Store
+from evolve.task_files import digest_of
 from tests.evolve.conftest import Command, write_toy_task
 from tests.evolve.faults import SETTINGS, contents, kill_often, remount, small_disk
 from tests.evolve.workers import alive, children, descendants
@@ -287,6 +288,9 @@ def test_ctrl_c_twice_ends_at_once_and_the_run_goes_on(
     assert not any(map(alive, below))
     (toy_task / "run.py").write_text(runner)
     (toy_task / "task.py").write_text(task)
+    # No candidate was judged by the stuck judge, so going on with the mended one is fair.
+    with Store(run, "write") as store, store.transaction():
+        store.set_meta("task_digest", digest_of(toy_task))
     plain_command("resume", run)
     same(run, undisturbed)
 
