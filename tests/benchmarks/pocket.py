@@ -10,8 +10,8 @@ the same run. Shares are of all answers asked for, at temperature 1 and before a
     useful   and it is the first of its kind among all answers to that parent, and returns
              something else than the parent
 
-With the static filter (the campaign's: parses, lacks no name, is not its parent, not seen before)
-answers are drawn until as many are left as were asked for; "kept" is the share that passes.
+"kept" is the share that passes the static filter of a campaign (parses, lacks no name, is not its
+parent, not seen before); no answer is drawn again in place of one that does not.
 
     python -m tests.benchmarks.pocket [--weights FOLDER] [--parents 8] [--completions 16]
 """
