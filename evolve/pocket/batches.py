@@ -23,6 +23,7 @@ from torch import Tensor
 _WIDTH_STEP = 32
 _TARGET_STEP = 512
 _NUMBERED = re.compile(r"\n\d{1,3}")
+_CLOSING = re.compile(r"[)\]}]+:?")
 
 
 class Row(NamedTuple):
@@ -31,13 +32,12 @@ class Row(NamedTuple):
     Attributes:
         prompt: Token ids.
         completions: Token ids of each.
-        changes: For each completion, where a line that it writes again first differs from the
-            prompt's: the only tokens that cannot be copied, and the ones an imitator forgets.
+        hard: For each completion, the positions of :func:`hard_tokens`.
     """
 
     prompt: list[int]
     completions: list[list[int]]
-    changes: list[list[int]]
+    hard: list[list[int]]
 
     @property
     def length(self) -> int:
@@ -59,8 +59,8 @@ class Batch(NamedTuple):
         mask: (B, 1, T, T) bool, True where a token (row) sees another (column).
         source: (N,) index into the flattened (B * T) tokens of what predicts a target.
         target: (N,) token ids.
-        kind: (N,) 1 for a target in a prompt, 2 for one in a completion, 3 for one of its changes,
-            0 for padding.
+        kind: (N,) 1 for a target in a prompt, 2 for one in a completion, 3 for one of its hard
+            tokens, 0 for padding.
     """
 
     ids: Tensor
@@ -81,14 +81,17 @@ def read_rows(path: Path, encoder: Tokenizer, eos_id: int) -> list[Row]:
     for _, listed in examples:
         prompt = next(encoded)
         completions = [[*next(encoded), eos_id] for _ in listed]
-        rows.append(Row(prompt, completions, changes_in(prompt, completions, spelt)))
+        rows.append(Row(prompt, completions, hard_tokens(prompt, completions, spelt)))
     return rows
 
 
-def changes_in(
+def hard_tokens(
     prompt: list[int], completions: Sequence[list[int]], spelt: Mapping[int, str]
 ) -> list[list[int]]:
-    """Return, for each completion, the positions of its rewritten lines' first new tokens.
+    """Return, for each completion, the positions of the tokens that an imitator gets wrong.
+
+    They are where a line that is written again first differs from the prompt's, which cannot be
+    copied, and every closing bracket, which means counting the open ones.
 
     Args:
         prompt: Token ids.
@@ -102,7 +105,7 @@ def changes_in(
     }
     found = []
     for tokens in completions:
-        places = []
+        places = [at for at, token in enumerate(tokens) if _CLOSING.fullmatch(spelt[token])]
         for start, token in enumerate(tokens[:-1]):
             sign = spelt[tokens[start + 1]]
             if token not in lines or not sign.startswith("="):
@@ -115,7 +118,7 @@ def changes_in(
             pairs = enumerate(zip(old[1:], new, strict=False))
             same = next((n for n, (a, b) in pairs if a != b), min(len(old) - 1, len(new) - 1))
             places.append(start + 2 + same)
-        found.append(places)
+        found.append(sorted(set(places)))
     return found
 
 
@@ -167,7 +170,7 @@ def collate(rows: Sequence[Row], pad_id: int) -> Batch:
             source += [base + b for b in before[skip:]]
             target += tokens[skip:]
             kinds = [2 if number else 1] * len(tokens)
-            for place in row.changes[number - 1] if number else ():
+            for place in row.hard[number - 1] if number else ():
                 kinds[place] = 3
             kind += kinds[skip:]
             at = end

@@ -69,7 +69,7 @@ def _is_unused(statement: ast.stmt, read: set[str]) -> bool:
 
 
 #: Numbers of statements; formulas of a few lines need as much practice as long programs.
-_LENGTHS = (1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9, 11, 14)
+_LENGTHS = (1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16)
 _SIGNATURES = (
     *("i", "i", "if", "iff", "a", "a", "af", "aff", "fa", "fa", "faf", "aa", "aa", "aaf", "aaa"),
     *("ff", "fff", "l", "lf", "li", "ai", "ia", "ial", "m", "mf", "ma", "la", "ll", "faa", "i"),

@@ -16,8 +16,9 @@ from evolve.pocket.tokens import EOS, PAD, save_tokenizer
 
 #: Prompt tokens teach what programs look like; they count this much in the loss.
 PROMPT_WEIGHT = 0.3
-#: Without more weight where a line changes, one rewritten line in six is only copied.
-CHANGE_WEIGHT = 2.0
+#: Without more weight where a line changes, one rewritten line in six is only copied; closing
+#: brackets are where most answers fail that are no Python.
+HARD_WEIGHT = 2.0
 
 
 def make_model(tokenizer: Tokenizer, seed: int) -> LlamaForCausalLM:
@@ -48,7 +49,7 @@ def loss_of(model: LlamaForCausalLM, batch: Batch) -> tuple[Tensor, Tensor]:
     ).last_hidden_state
     logits = model.lm_head(hidden.flatten(0, 1)[batch.source])
     losses = functional.cross_entropy(logits.float(), batch.target, reduction="none")
-    weights = torch.tensor([0.0, PROMPT_WEIGHT, 1.0, CHANGE_WEIGHT])[batch.kind]
+    weights = torch.tensor([0.0, PROMPT_WEIGHT, 1.0, HARD_WEIGHT])[batch.kind]
     return (losses * weights).sum() / weights.sum(), losses[batch.kind >= 2].mean().detach()
 
 

@@ -21,10 +21,10 @@ from evolve import pocket
 from evolve.canonical import canonical_view
 from evolve.edits import apply_answer, parse_completion
 from evolve.pocket import corpus, train
-from evolve.pocket.batches import Row, batches, changes_in, collate
+from evolve.pocket.batches import Row, batches, hard_tokens, collate
 from evolve.pocket.blocks import invented_program
 from evolve.pocket.library import as_program
-from evolve.pocket.model import CHANGE_WEIGHT, PROMPT_WEIGHT, loss_of, make_model
+from evolve.pocket.model import HARD_WEIGHT, PROMPT_WEIGHT, loss_of, make_model
 from evolve.pocket.trials import inputs_for, outcome
 from evolve.program import split_blocks
 from evolve.seeding import rng_for
@@ -250,7 +250,7 @@ def test_shared_prompts_give_the_loss_of_separate_rows(encoder):
                 split = len(row.prompt) - 1
                 answer_losses += losses[split:].tolist()
                 counts = torch.ones(len(completion))
-                counts[row.changes[number]] = CHANGE_WEIGHT
+                counts[row.hard[number]] = HARD_WEIGHT
                 total += float((losses[split:] * counts).sum())
                 weight += float(counts.sum())
                 if number == 0:
@@ -261,15 +261,15 @@ def test_shared_prompts_give_the_loss_of_separate_rows(encoder):
     assert float(answer_loss) == pytest.approx(np.mean(answer_losses), abs=1e-4)
 
 
-def test_changes_are_where_a_rewritten_line_first_differs(encoder):
+def test_hard_tokens_are_first_differences_and_closing_brackets(encoder):
     prompt = "r1r2w0m2\n1:def v0(v1):\n2:    v3 = np.abs(v1 - v2)\n3:    return v3 / v1\n"
     completions = ["@1\n3=    return v3 / v2\n@2\n2=    v3 = np.abs(v1 - v2) + 1\n", "@1\n2-\n"]
     completions.append("@1\n2+    v3 = 1\n3=return v3\n")
     spelt = {index: encoder.decode([index]) for index in range(encoder.get_vocab_size())}
     ids = [encoder.encode(text).ids for text in completions]
-    found = changes_in(encoder.encode(prompt).ids, ids, spelt)
+    found = hard_tokens(encoder.encode(prompt).ids, ids, spelt)
     words = [[spelt[tokens[p]] for p in places] for tokens, places in zip(ids, found, strict=True)]
-    assert words == [["v2", " + "], [], ["="]]
+    assert words == [["v2", ")", " + "], [], ["="]]
 
 
 def test_batches_hold_every_row_once_and_keep_to_the_limit():
