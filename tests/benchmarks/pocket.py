@@ -11,14 +11,18 @@ the same run. Shares are of all answers asked for, at temperature 1 and before a
              something else than the parent
 
 "kept" is the share that passes the static filter of a campaign (parses, lacks no name, is not its
-parent, not seen before); no answer is drawn again in place of one that does not.
+parent, not seen before), and the shares after it are of the kept. A second table counts what
+resampling adds: further completions are drawn until as many answers are kept as were asked for, or
+as many again were drawn. The tasks are the three that the model's figures are stated for, or those
+that are named.
 
-    python -m tests.benchmarks.pocket [--weights FOLDER] [--parents 8] [--completions 16]
+    python -m tests.benchmarks.pocket [TASK ...] [--weights FOLDER] [--parents 8] [--completions 16]
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -74,6 +78,12 @@ class Shares:
         shares += [n / max(1, self.kept) for n in (self.kept_runs, self.kept_useful)]
         return f"{name:34s}" + "".join(f"{100 * share:8.1f}" for share in shares)
 
+    def resampled_line(self, name: str, asked: int) -> str:
+        """Return the shares of the ``asked`` places that resampling filled, as a line."""
+        shares = [n / asked for n in (self.kept, self.kept_runs, self.kept_useful)]
+        drawn = self.asked / max(1, self.kept)
+        return f"{name:34s}" + "".join(f"{100 * share:8.1f}" for share in shares) + f"{drawn:8.2f}"
+
 
 def digest_of(task: Task, source: str, pool: Pool) -> str | None:
     """Return the digest of a program's answer to the first case, or None if it is not accepted."""
@@ -109,34 +119,68 @@ def parents_of(task: Task, pool: Pool, count: int) -> list[str]:
     return parents
 
 
-def measure(task: Task, parents: Sequence[str], pool: Pool, write: Writer, repeats: int) -> Shares:
-    """Return what became of the answers of ``repeats`` completions for each parent."""
-    shares = Shares()
+def measure(
+    task: Task, parents: Sequence[str], pool: Pool, write: Writer, repeats: int
+) -> tuple[Shares, Shares]:
+    """Return what became of the answers of ``repeats`` completions for each parent.
+
+    Returns:
+        Counts without and with resampling.
+    """
+    plain, resampled = Shares(), Shares()
     for number, parent in enumerate(parents):
         view = canonical_view(parent)
         old = digest_of(task, parent, pool)
         seen = {fingerprint(parent)}
-        for text in write(view, f"{task.name} {number}", repeats):
-            answers = parse_completion(text, "line", ANSWERS)
-            shares.asked += ANSWERS
-            shares.faults["missing"] += ANSWERS - len(answers)
-            for answer in answers:
-                applied = apply_answer(view, answer)
-                shares.faults[applied.fault or "none"] += 1
-                shares.reads += applied.fault not in _MISREAD
-                if applied.source is None or applied.fingerprint is None:
-                    continue
-                shares.parses += 1
-                new = applied.fingerprint not in seen
-                seen.add(applied.fingerprint)
-                digest = digest_of(task, applied.source, pool)
-                useful = new and digest is not None and digest != old
-                shares.runs += digest is not None
-                shares.useful += useful
-                shares.kept += new
-                shares.kept_runs += new and digest is not None
-                shares.kept_useful += useful
-    return shares
+        key = f"{task.name} {number}"
+        here = Shares()
+        for text in write(view, key, repeats):
+            _count(here, text, view, old, seen, task, pool)
+        plain.add(here)
+        wanted, more = ANSWERS * repeats, 0
+        while here.kept < wanted and here.asked < 2 * wanted:
+            more += 1
+            for text in write(view, f"{key} again {more}", 1):
+                _count(here, text, view, old, seen, task, pool, wanted)
+        resampled.add(here)
+    return plain, resampled
+
+
+def _count(
+    shares: Shares,
+    text: str,
+    view: View,
+    old: str | None,
+    seen: set[str],
+    task: Task,
+    pool: Pool,
+    places: float = math.inf,
+) -> None:
+    """Add what became of the answers of one completion, until ``places`` are kept."""
+    answers = parse_completion(text, "line", ANSWERS)
+    for place in range(ANSWERS):
+        if shares.kept >= places:
+            break
+        shares.asked += 1
+        if place >= len(answers):
+            shares.faults["missing"] += 1
+            continue
+        answer = answers[place]
+        applied = apply_answer(view, answer)
+        shares.faults[applied.fault or "none"] += 1
+        shares.reads += applied.fault not in _MISREAD
+        if applied.source is None or applied.fingerprint is None:
+            continue
+        shares.parses += 1
+        new = applied.fingerprint not in seen
+        seen.add(applied.fingerprint)
+        digest = digest_of(task, applied.source, pool)
+        useful = new and digest is not None and digest != old
+        shares.runs += digest is not None
+        shares.useful += useful
+        shares.kept += new
+        shares.kept_runs += new and digest is not None
+        shares.kept_useful += useful
 
 
 def scripted(view: View, key: str, repeats: int) -> list[str]:
@@ -177,20 +221,25 @@ def model_writer(folder: Path, temperature: float) -> Writer:
 
 
 def rows(
-    writers: dict[str, Writer], parents: int, repeats: int
-) -> Iterator[tuple[str, str, Shares]]:
-    """Yield (writer, task, shares)."""
-    for name in TASKS:
+    writers: dict[str, Writer], tasks: Sequence[str], parents: int, repeats: int
+) -> Iterator[tuple[str, str, Shares, Shares]]:
+    """Yield (writer, task, shares, shares with resampling)."""
+    for name in tasks:
         task = load_task(name)
         with Pool(task.runner, task.preload, task.limits, workers=1) as pool:
             sources = parents_of(task, pool, parents)
             for writer, write in writers.items():
-                yield writer, name, measure(task, sources, pool, write, repeats)
+                yield writer, name, *measure(task, sources, pool, write, repeats)
+
+
+def _head(title: str, names: Sequence[str]) -> str:
+    return f"{title:34s}" + "".join(f"{name:>8s}" for name in names)
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("tasks", nargs="*", default=TASKS)
     parser.add_argument("--weights", type=Path, default=pocket.weights_folder())
     parser.add_argument("--parents", type=int, default=8)
     parser.add_argument("--completions", type=int, default=16)
@@ -202,20 +251,22 @@ def main() -> None:
         "pocket": model_writer(chosen.weights, chosen.temperature),
         "mutate": scripted,
     }
-    print(
-        f"{'% of answers, then % of those kept':34s}"
-        + "".join(
-            f"{name:>8s}"
-            for name in ("reads", "parses", "runs", "useful", "kept", "runs", "useful")
-        )
-    )
-    totals = {name: Shares() for name in writers}
-    for writer, task, shares in rows(writers, chosen.parents, chosen.completions):
-        print(shares.line(f"{writer} {task}"), flush=True)
-        totals[writer].add(shares)
-    for writer, shares in totals.items():
-        print(shares.line(f"{writer} all"))
-        print(f"    {dict(shares.faults.most_common())}")
+    names = ("reads", "parses", "runs", "useful", "kept", "runs", "useful")
+    print(_head("% of answers, then % of those kept", names))
+    totals = {name: (Shares(), Shares()) for name in writers}
+    later = []
+    for writer, task, *both in rows(writers, chosen.tasks, chosen.parents, chosen.completions):
+        print(both[0].line(f"{writer} {task}"), flush=True)
+        later.append(both[1].resampled_line(f"{writer} {task}", both[0].asked))
+        for total, shares in zip(totals[writer], both, strict=True):
+            total.add(shares)
+    for writer, (plain, resampled) in totals.items():
+        print(plain.line(f"{writer} all"))
+        print(f"    {dict(plain.faults.most_common())}")
+        later.append(resampled.resampled_line(f"{writer} all", plain.asked))
+    print()
+    print(_head("with resampling, % of those asked", ("kept", "runs", "useful", "drawn")))
+    print("\n".join(later))
 
 
 if __name__ == "__main__":
