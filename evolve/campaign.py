@@ -340,8 +340,7 @@ def judge_start(task: Task, evaluate: Evaluate) -> Evaluation:
     verdict = evaluate(task.initial)
     if verdict.rewards is None:
         raise TaskError(
-            f"{task.folder / 'initial.py'}: the starting program fails "
-            f"({verdict.status}): {verdict.feedback}"
+            f"{task.start}: the starting program fails ({verdict.status}): {verdict.feedback}"
         )
     return verdict
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from evolve.files import is_python
 from evolve.program import block_tree, check, parse_source, replace_blocks, split_blocks
 
 _BUILTINS = frozenset(dir(builtins))
@@ -45,6 +46,7 @@ class View:
         names: Shown name -> name in the program; empty for the raw view.
         counts: Number of lines in each block; they add up to ``len(lines)``.
         indents: Per block, what was cut off before each line.
+        files: Per block, the name of its file; empty in a program that is one Python file.
     """
 
     source: str
@@ -52,6 +54,7 @@ class View:
     names: Mapping[str, str] = field(hash=False)
     counts: tuple[int, ...]
     indents: tuple[str, ...]
+    files: tuple[str, ...]
 
     def blocks(self) -> list[tuple[str, ...]]:
         """Return the shown lines of each block."""
@@ -76,6 +79,7 @@ def raw_view(source: str) -> View:
         {},
         tuple(len(block.lines) for block in blocks),
         ("",) * len(blocks),
+        tuple(block.file for block in blocks),
     )
 
 
@@ -89,11 +93,13 @@ def canonical_view(source: str) -> View:
     in a string for instance, is passed over. Docstrings and comments are left out.
 
     A program that would not survive the way there and back, such as one with a block that holds
-    half a statement, is shown raw.
+    half a statement, is shown raw; so is one in another language.
 
     Raises:
         ProgramError: If the blocks cannot be told.
     """
+    if not is_python(source):
+        return raw_view(source)
     blocks = split_blocks(source)
     try:
         parsed = [block_tree(block.lines) for block in blocks]
@@ -107,6 +113,7 @@ def canonical_view(source: str) -> View:
             names,
             tuple(len(block) for block in lines),
             tuple(indent for _, indent in parsed),
+            tuple(block.file for block in blocks),
         )
         if check(to_source(view, lines)) == check(source):
             return view

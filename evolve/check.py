@@ -68,16 +68,15 @@ def check_task(
             known, and what is wrong.
         SandboxError: If candidates cannot be run here.
     """
-    initial = task.folder / "initial.py"
     try:
         split_blocks(task.initial)
     except ProgramError as error:
-        raise TaskError(f"{initial}: {error}") from None
+        raise TaskError(f"{task.start}: {error}") from None
     with open_pool(task, workers, min_tier) as pool:
         first, first_s = _timed(task, pool)
         if first.rewards is None or first.descriptors is None:
             raise TaskError(
-                f"{initial}: the starting program fails ({first.status}): {first.feedback}"
+                f"{task.start}: the starting program fails ({first.status}): {first.feedback}"
             )
         second, second_s = _timed(task, pool)
         programs = mutants_of(task.initial, mutants, rng_for(seed, "check"))

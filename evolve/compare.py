@@ -190,13 +190,13 @@ def table_lines(comparison: Comparison) -> Iterator[str]:
 
 def _check(histories: Sequence[History]) -> None:
     first = histories[0]
-    files = digest_of(first.task.folder)
+    files = digest_of(first.task.folder, first.task.files)
     seen: dict[str, Path] = {}
     for history in histories:
         if not history.rounds:
             raise StoreError(f"{history.folder}: no round is closed yet, nothing to compare")
         folder = history.task.folder
-        if folder != first.task.folder and digest_of(folder) != files:
+        if folder != first.task.folder and digest_of(folder, history.task.files) != files:
             raise StoreError(
                 f"{first.folder} runs {first.task.name}, {history.folder} runs "
                 f"{history.task.name}: only runs of one task can be compared"

@@ -13,6 +13,8 @@ import math
 import re
 from collections.abc import Callable
 
+from evolve.files import files_of
+
 # A comment only where no string literal is open: strings come first in the alternation and win.
 _STRING_OR_COMMENT = re.compile(
     r"(?P<string>'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\""
@@ -29,6 +31,12 @@ def code_length(source: str, tree: ast.Module) -> float:
     del tree
     code = _STRING_OR_COMMENT.sub(lambda match: match["string"] or "", source)
     return float(sum(len(line.rstrip()) for line in code.splitlines()))
+
+
+def text_length(source: str) -> float:
+    """Return the same as :func:`code_length` of a program that is not Python, comments counted."""
+    files = files_of(source)
+    return float(sum(len(line.rstrip()) for file in files for line in file.text.splitlines()))
 
 
 def ast_nodes(source: str, tree: ast.Module) -> float:

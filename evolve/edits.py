@@ -13,7 +13,8 @@ from typing import get_args
 
 from evolve.canonical import View, to_source
 from evolve.errors import EvolveError
-from evolve.program import MAX_SOURCE_BYTES, Checked, check, has_marker, too_large
+from evolve.files import files_of, place_of
+from evolve.program import MAX_SOURCE_BYTES, Checked, check, has_marker, syntax_place, too_large
 from evolve.reading import (
     CLOSE_TAG,
     READERS,
@@ -137,10 +138,10 @@ def apply_answer(view: View, answer: Answer) -> Applied:
             blocks = _apply_hunks(view, edit)
     except _Fault as fault:
         return Applied(None, fault.fault, fault.detail)
-    if any("EVOLVE-BLOCK" in line for block in blocks for line in block) and any(
+    if any("EVOLVE-" in line for block in blocks for line in block) and any(
         has_marker(block) for block in blocks
     ):
-        return Applied(None, "outside_block", "a block marker inside a block")
+        return Applied(None, "outside_block", "a block marker or the head of a file in a block")
     source = to_source(view, blocks)
     if too_large(source):
         return Applied(None, "too_large", f"more than {MAX_SOURCE_BYTES} bytes")
@@ -167,10 +168,12 @@ def _parent(source: str) -> Checked | None:
 
 
 def _where(error: SyntaxError, source: str) -> str:
-    lines = source.split("\n")
+    own = [file for file in files_of(source) if file.name == error.filename]
+    lines = (own[0].text if own else source).split("\n")
     number = error.lineno or 0
     line = lines[number - 1].strip()[:80] if 0 < number <= len(lines) else ""
-    return f"{error.msg}: {line}" if line else str(error.msg)
+    place = syntax_place(error) if own else ""
+    return f"{place}{error.msg}: {line}" if line else f"{place}{error.msg}"
 
 
 def _apply_changes(view: View, changes: Sequence[Change]) -> list[list[str]]:
@@ -220,8 +223,11 @@ def _apply_hunks(view: View, hunks: Sequence[Hunk]) -> list[list[str]]:
                 break
         else:
             outside = _find([line.rstrip() for line in view.source.split("\n")], search)
-            fault = "no_match" if outside is None else "outside_block"
-            raise _Fault(fault, f"SEARCH not found in a block: {search[0].strip()[:80]}")
+            said = f"SEARCH not found in a block: {search[0].strip()[:80]}"
+            if outside is None:
+                raise _Fault("no_match", said)
+            place = f" ({place_of(view.source, outside[0])})" if files_of(view.source) else ""
+            raise _Fault("outside_block", said + place)
     return blocks
 
 

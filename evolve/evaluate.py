@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evolve.descriptors import BUILTIN
+from evolve.descriptors import BUILTIN, text_length
 from evolve.errors import TaskError
-from evolve.program import parse_source
+from evolve.files import is_python
+from evolve.program import parse_source, syntax_place
 from evolve.sandbox import Pool, Status, Usage
 from evolve.sandbox.text import clean
 from evolve.task import SPEEDUP, BelowFloor, Case, Invalid, Stage, Task
@@ -68,7 +69,13 @@ def open_pool(task: Task, workers: int, min_tier: str = "B") -> Pool:
         TaskError, SandboxError: As :class:`evolve.sandbox.Pool`.
     """
     return Pool(
-        task.runner, task.preload, task.limits, workers, min_tier, lane=task.timing is not None
+        task.runner,
+        task.preload,
+        task.limits,
+        workers,
+        min_tier,
+        lane=task.timing is not None,
+        command=task.command,
     )
 
 
@@ -168,10 +175,9 @@ def _evaluate_once(task: Task, source: str, pool: Pool) -> Evaluation:
     status, feedback, rewards, descriptors = Status.OK, "", None, None
     try:
         try:
-            tree = parse_source(source)
+            tree = parse_source(source) if is_python(source) else None
         except SyntaxError as error:
-            line = f"line {error.lineno}: " if error.lineno else ""
-            raise _Failed(Status.SYNTAX_ERROR, f"{line}{error.msg}") from None
+            raise _Failed(Status.SYNTAX_ERROR, f"{syntax_place(error)}{error.msg}") from None
         _inspect(task, source, tally)
         session = pool.session(source)
         try:
@@ -310,12 +316,21 @@ def _rewards(task: Task, tally: _Tally) -> tuple[float, ...]:
     return tuple(_mean(tally.rewards[objective.name]) for objective in task.objectives)
 
 
-def _descriptors(task: Task, source: str, tree: ast.Module, tally: _Tally) -> tuple[float, ...]:
+def _descriptors(
+    task: Task, source: str, tree: ast.Module | None, tally: _Tally
+) -> tuple[float, ...]:
     measured = []
     for descriptor in task.descriptors:
         name = descriptor.name
         if name in tally.raw:
             measured.append(_mean(tally.raw[name]))
+        elif tree is None:
+            if name != "code_length":
+                raise TaskError(
+                    f"{_file(task)}: the descriptor {name!r} is not reported, and of programs "
+                    "that are not Python 'code_length' alone is built in"
+                )
+            measured.append(text_length(source))
         elif name in BUILTIN:
             try:
                 measured.append(float(BUILTIN[name](source, tree)))

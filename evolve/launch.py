@@ -18,7 +18,7 @@ from evolve.campaign import Campaign, Learner, Observer, judge_start, plant
 from evolve.config import Config, dump_config, load_config
 from evolve.errors import StoreError
 from evolve.evaluate import Evaluation, evaluate, open_pool
-from evolve.policy import Policy, ScriptedPolicy, check_name
+from evolve.policy import Policy, ScriptedPolicy, check_language, check_name
 from evolve.sandbox import MEANING, Pool
 from evolve.state import SearchState
 from evolve.store import Store
@@ -65,6 +65,7 @@ def resume(folder: Path, observer: Observer) -> SearchState:
 
 def _run(config: Config, folder: Path, observer: Observer, fresh: bool) -> SearchState:
     task = load_task(config.task)
+    check_language(config.policy.name, task.initial)
     policy, learner = open_policy(config, folder)
     with (
         open_pool(task, config.sandbox.workers, config.sandbox.min_tier) as pool,
@@ -114,7 +115,7 @@ def _note_task(task: Task, store: Store) -> None:
     Raises:
         StoreError: If they have changed since the run began.
     """
-    now, then = digest_of(task.folder), store.meta("task_digest")
+    now, then = digest_of(task.folder, task.files), store.meta("task_digest")
     if then is None:
         with store.transaction():
             store.set_meta("task_digest", now)

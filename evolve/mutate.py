@@ -2,7 +2,7 @@
 
 It reads what a model would read, the shown lines, and writes what a model would write, a completion
 in the line form. It knows scopes and guesses kinds, so that most of its children run; it knows
-nothing of rewards.
+nothing of rewards. Of a program in another language it knows lines, numbers and operators.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from itertools import accumulate
 import numpy as np
 
 from evolve.canonical import View
+from evolve.files import is_python
 from evolve.mutation.expressions import EXPRESSION, applicable
 from evolve.mutation.pieces import Draws, Known
 from evolve.mutation.sites import Site, Statement
@@ -27,6 +28,7 @@ from evolve.mutation.statements import (
     rewritten,
 )
 from evolve.mutation.survey import donors_of, sites_of
+from evolve.mutation.text import propose_text
 
 #: How often each operator is tried, among those that a program leaves room for.
 WEIGHTS: Mapping[str, float] = {
@@ -76,6 +78,8 @@ def propose_with_operators(
     view: View, rng: np.random.Generator, n_answers: int, inspirations: Sequence[str] = ()
 ) -> tuple[str, tuple[str, ...]]:
     """Return the same as :func:`propose`, and what was done in each answer, joined by ``+``."""
+    if not is_python(view.source):
+        return propose_text(view.blocks(), Draws(rng), n_answers, _TRIES)
     program = sites_of(view)
     pieces = [donors for donors in map(donors_of, inspirations) if donors]
     known = Known(program, pieces)

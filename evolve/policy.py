@@ -14,6 +14,7 @@ from evolve import mutate
 from evolve.canonical import View, canonical_view
 from evolve.edits import EditForm
 from evolve.errors import ConfigError
+from evolve.files import files_of, is_python
 from evolve.prompts import Shown, numbered
 from evolve.seeding import rng_for
 
@@ -94,7 +95,7 @@ class ScriptedPolicy:
 
     def render(self, shown: Shown) -> tuple[str, tuple[int, ...]]:
         """Return the numbered lines; nothing reads them but a person."""
-        return numbered(shown.view.lines), ()
+        return numbered(shown.view), ()
 
     def sample(
         self, asks: Sequence[Ask], rollouts: int, answers: int
@@ -120,4 +121,18 @@ def check_name(name: str) -> None:
     if name not in ("mutate", "pocket", "smollm2") and not name.startswith("hf:"):
         raise ConfigError(
             f"policy {name!r}: allowed are mutate, pocket, smollm2 and hf:NAME_OR_PATH"
+        )
+
+
+def check_language(name: str, source: str) -> None:
+    """Refuse a policy that cannot read the language of a program.
+
+    Raises:
+        ConfigError: One line with those that can.
+    """
+    if name == "pocket" and not is_python(source):
+        files = ", ".join(file.name for file in files_of(source))
+        raise ConfigError(
+            f"policy 'pocket' edits Python alone, the program is {files}: allowed are mutate (by "
+            "numbers, operators and lines), smollm2 and hf:NAME_OR_PATH"
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evolve.canonical import View
 from evolve.edits import EditForm
+from evolve.files import files_of
 from evolve.task import Task
 
 _GRAMMAR: dict[EditForm, str] = {
@@ -23,7 +24,7 @@ _GRAMMAR: dict[EditForm, str] = {
     ),
     "block": (
         "Answer with {m} different versions of the program above. Write version i, whole, as\n"
-        "<answer i>\n```python\n...\n```\n</answer>"
+        "<answer i>\n```{language}\n...\n```\n</answer>"
     ),
 }
 
@@ -61,9 +62,21 @@ class Shown:
         return gaps.index(max(gaps))
 
 
-def numbered(lines: Sequence[str]) -> str:
-    """Return lines with the numbers that an edit refers to, counted from 1."""
-    return "\n".join(f"{number} {line}" for number, line in enumerate(lines, start=1))
+def numbered(view: View) -> str:
+    """Return shown lines with the numbers that an edit refers to, counted from 1."""
+    return _shown(view, [f"{number} {line}" for number, line in enumerate(view.lines, start=1)])
+
+
+def _shown(view: View, lines: Sequence[str]) -> str:
+    """Return one line for each of a view's; where it shows several files, under their names."""
+    if len(set(view.files)) < 2:
+        return "\n".join(lines)
+    parts, start, last = list[str](), 0, ""
+    for file, count in zip(view.files, view.counts, strict=True):
+        parts += [f"--- {file} ---"] if file != last else []
+        parts += lines[start : start + count]
+        start, last = start + count, file
+    return "\n".join(parts)
 
 
 def instruct(shown: Shown, form: EditForm) -> str:
@@ -73,22 +86,27 @@ def instruct(shown: Shown, form: EditForm) -> str:
     """
     task = shown.task
     names = [objective.name for objective in task.objectives]
-    lines = numbered(shown.view.lines) if form == "line" else "\n".join(shown.view.lines)
+    view = shown.view
+    lines = numbered(view) if form == "line" else _shown(view, view.lines)
+    files = files_of(view.source)
+    # Fences are named after languages, which their files mostly are too.
+    language = files[0].name.rpartition(".")[2] if files else "py"
+    language = "python" if language == "py" else language
     parts = [
         task.summary.strip(),
         "Rewards of the program below, 1 is best: "
         + _listed(dict(zip(names, shown.rewards, strict=True))),
-        f"```python\n{lines}\n```",
+        f"```{language}\n{lines}\n```",
     ]
     if shown.remark:
         parts.append(f"What its evaluation left: {shown.remark}")
     for view, rewards in shown.inspirations:
         scores = _listed(dict(zip(names, rewards, strict=True)))
-        text = "\n".join(view.lines)
-        parts.append(f"Another program, with {scores}:\n```python\n{text}\n```")
+        text = _shown(view, view.lines)
+        parts.append(f"Another program, with {scores}:\n```{language}\n{text}\n```")
     if shown.feedback:
         parts.append(f"An earlier edit of this program failed: {shown.feedback}")
-    parts.append(_GRAMMAR[form].format(m=shown.answers))
+    parts.append(_GRAMMAR[form].format(m=shown.answers, language=language))
     parts.append(f"Improve {names[shown.emphasis]} above all.")
     return "\n\n".join(parts)
 

@@ -25,7 +25,7 @@ _FENCE = re.compile(r"[ \t]*(?:```|~~~)")
 _SEARCH = re.compile(r"<{5,9}[ \t]*(?:SEARCH|ORIGINAL)?$", re.IGNORECASE)
 _DIVIDER = re.compile(r"={5,9}$")
 _REPLACE = re.compile(r">{5,9}[ \t]*(?:REPLACE|UPDATED)?$", re.IGNORECASE)
-_MARKER_START = re.compile(r"[ \t]*#[ \t]*EVOLVE-BLOCK-START\b")
+_MARKER_START = re.compile(r"[ \t]*[^\w\s]{1,4}[ \t]*EVOLVE-BLOCK-START\b")
 
 
 class Change(NamedTuple):

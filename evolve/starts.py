@@ -71,8 +71,8 @@ def _measured(task: Task, min_tier: str) -> Start:
             seconds.append(time.perf_counter() - started)
             if verdict.rewards is None:
                 raise TaskError(
-                    f"{task.folder / 'initial.py'}: the starting program fails "
-                    f"({verdict.status}): {verdict.feedback}"
+                    f"{task.start}: the starting program fails ({verdict.status}): "
+                    f"{verdict.feedback}"
                 )
     values = {objective.name: verdict.values[objective.name] for objective in task.objectives}
     return Start(values, min(seconds))
@@ -89,7 +89,7 @@ def _kept(path: Path, task: Task) -> Start | None:
 
 
 def _digest(task: Task) -> str:
-    text = f"{sys.version} {platform.machine()} {digest_of(task.folder)}"
+    text = f"{sys.version} {platform.machine()} {digest_of(task.folder, task.files)}"
     return blake2b(text.encode(), digest_size=12).hexdigest()
 
 

@@ -3,115 +3,49 @@
 A task is a folder of three files. ``initial.py`` is the starting program, ``run.py`` drives a
 candidate and goes into the sandbox with it, ``task.py`` declares the ``TASK`` below and judges. The
 judge and everything it knows stay outside: of a case only :attr:`Case.given` crosses the line.
+A program may also have several files (:attr:`Task.files`) and be in any language
+(:attr:`Task.command`).
 """
 
 from __future__ import annotations
 
 import importlib.util
-import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
+from evolve.axes import IDENTIFIER, BelowFloor, Descriptor, Invalid, Objective, Scores
 from evolve.errors import TaskError
-from evolve.program import ProgramError, parse_source, split_blocks
+from evolve.files import NAME, files_of, is_python, join_files
+from evolve.program import ProgramError, parse_source, split_blocks, syntax_place
+from evolve.running import COMMAND_RUNNER, SPEEDUP, Command, Limits, Timing
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+__all__ = [
+    "SPEEDUP",
+    "BelowFloor",
+    "Case",
+    "Command",
+    "Descriptor",
+    "Invalid",
+    "Limits",
+    "Objective",
+    "Scores",
+    "Stage",
+    "Task",
+    "Timing",
+    "files_of",
+    "load_task",
+    "task_folders",
+]
 
-#: What a judge returns: objective and descriptor names with their raw values.
-Scores = Mapping[str, float]
-
-
-class Invalid(ValueError):  # noqa: N818 - reads as a verdict: raise Invalid("two circles overlap")
-    """Raised by a judge to refuse an output; the message becomes feedback for the next prompt."""
-
-
-class BelowFloor(Invalid):
-    """Raised by a judge that works out a stage's threshold itself."""
-
-
-@dataclass(frozen=True)
-class Objective:
-    """One reward dimension, with the range that maps its raw value to [0, 1].
-
-    Attributes:
-        name: Identifier, unique in the task.
-        low: Lower end of the range, in the raw unit.
-        high: Upper end; values outside the range are clipped.
-        direction: ``"max"`` if larger raw values are better, ``"min"`` if smaller ones are.
-        unit: Unit of the raw value, for labels.
-        bound: Raw value that nothing can surpass, by proof or by physics. A program whose result
-            lies beyond it has found a fault of the judge: it is quarantined, neither archived nor
-            rewarded. None for none.
-    """
-
-    name: str
-    low: float
-    high: float
-    direction: Literal["max", "min"] = "max"
-    unit: str = ""
-    bound: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_axis("objective", self.name, self.low, self.high)
-        if self.direction not in ("max", "min"):
-            raise TaskError(
-                f"objective {self.name!r}: direction is {self.direction!r}, allowed: 'max', 'min'"
-            )
-        best = self.high if self.direction == "max" else self.low
-        if self.bound is not None and (not math.isfinite(self.bound) or self.beyond(best)):
-            raise TaskError(
-                f"objective {self.name!r}: bound is {self.bound}, which the best end of the range, "
-                f"{best}, surpasses"
-            )
-
-    def beyond(self, value: float) -> bool:
-        """Return whether a raw value is better than anything can be."""
-        if self.bound is None:
-            return False
-        return value > self.bound if self.direction == "max" else value < self.bound
-
-    def reward(self, value: float) -> float:
-        """Return ``value`` mapped to [0, 1], 1 being best.
-
-        Raises:
-            Invalid: If the value is NaN or infinite.
-        """
-        if not math.isfinite(value):
-            raise Invalid(f"objective {self.name!r} is {value}, a finite number is needed")
-        share = min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
-        return share if self.direction == "max" else 1.0 - share
-
-
-@dataclass(frozen=True)
-class Descriptor:
-    """One behaviour axis of the archive.
-
-    A name of :data:`evolve.descriptors.BUILTIN` is measured for you; any other name must be
-    among the values that the judge returns.
-
-    Attributes:
-        name: Identifier, unique in the task.
-        low: Lower bound, fixed for the whole run; values outside fall into the edge cell.
-        high: Upper bound.
-        bins: Number of grid cells along this axis.
-        unit: Unit, for labels.
-    """
-
-    name: str
-    low: float
-    high: float
-    bins: int = 10
-    unit: str = ""
-
-    def __post_init__(self) -> None:
-        _check_axis("descriptor", self.name, self.low, self.high)
-        if self.bins < 1:
-            raise TaskError(f"descriptor {self.name!r}: bins is {self.bins}, at least 1 is needed")
+#: The program of a task that names no files.
+INITIAL = ("initial.py",)
+#: What a candidate of a command task may use of these where the task asks for none.
+_PROCESSES, _SCRATCH_MB = 32, 64
 
 
 @dataclass(frozen=True)
@@ -145,72 +79,6 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What one candidate may use. Exceeding any is a scored failure, never an error.
-
-    Attributes:
-        wall_s: Wall-clock seconds for one case.
-        cpu_s: CPU seconds for the candidate, all cases together.
-        memory_mb: Address space, MiB.
-        output_kb: Size of one answer, KiB; printed text is cut at the same size.
-        scratch_mb: Size of an own folder that it may write into, MiB: ``/scratch``, emptied after
-            each candidate. 0 for none; anything else needs isolation of tier A.
-        processes: Processes and threads that it may start beside the first, each within the same
-            limits. 0 for threads only; anything else needs isolation of tier A.
-    """
-
-    wall_s: float = 10.0
-    cpu_s: float = 10.0
-    memory_mb: int = 2048
-    output_kb: int = 1024
-    scratch_mb: int = 0
-    processes: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("scratch_mb", "processes"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 0:
-                raise TaskError(f"limits: {name} is {value!r}, an integer from 0 on is needed")
-        for name in ("wall_s", "cpu_s", "memory_mb", "output_kb"):
-            value = getattr(self, name)
-            if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
-                raise TaskError(f"limits: {name} is {value!r}, a positive number is needed")
-
-
-#: The raw value that a task with a :class:`Timing` gets measured: reference time / own time.
-SPEEDUP = "speedup"
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Measures how fast a program is, against a reference measured beside it.
-
-    Programs that passed every stage run again in the lane: a worker on a core of its own, one
-    program at a time, in turn with the reference. Each run is a fresh process, so nothing can be
-    remembered from the one before, and its answers must be the same as before. What is reported,
-    as the value ``speedup``, is the median over the pairs of reference time / own time; seconds
-    count from the fork to the last answer, by the judge's clock. A program that would be the
-    fastest so far is measured again, and the smaller figure counts.
-
-    The task needs an :class:`Objective` called ``speedup`` with a ``bound``. Give cases work for
-    0.05 seconds or more: forking and loading take some milliseconds of each run.
-
-    Attributes:
-        reference: Source of the program to compare with; by default the starting program.
-        pairs: Number of pairs of runs, odd.
-        cases: Names of the cases to run, in order; by default all.
-    """
-
-    reference: str = ""
-    pairs: int = 5
-    cases: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self.pairs, int) and self.pairs >= 3 and self.pairs % 2):
-            raise TaskError(f"timing: pairs is {self.pairs!r}, an odd number from 3 on is needed")
-
-
-@dataclass(frozen=True)
 class Task:
     """A search problem.
 
@@ -231,6 +99,14 @@ class Task:
             good as the candidate is honest. Runs say so.
         stages: Cheap checks first; by default one stage with every case.
         limits: What a candidate may use.
+        files: Names of the program's files in the folder; the first is what ``run`` gets, and
+            Python files import each other by name. Blocks may be in any of them. In a language
+            other than Python a block's markers stand after the sign of a comment there.
+        command: How programs are built and run; None for Python, imported. ``run`` then gets a
+            function: ``program(text, *arguments)`` runs the command once and returns ``exit``,
+            ``stdout`` and the end of ``stderr`` in a dict. Without a ``run.py`` a case's ``given``
+            is that text, and the dict is the output. 64 MiB of scratch and 32 processes if
+            ``limits`` say nothing of them.
         preload: Modules that the sandbox imports once, before candidates are forked from it.
         timing: How the speed of programs is measured, None if it does not matter.
         best_known: Objective name -> (best known raw value, its source).
@@ -250,7 +126,9 @@ class Task:
     remark: Callable[[Any, Case], str] | None = None
     self_judged: bool = False
     stages: Sequence[Stage] = ()
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
+    files: Sequence[str] = INITIAL
+    command: Command | None = None
     preload: Sequence[str] = ("numpy",)
     timing: Timing | None = None
     best_known: Mapping[str, tuple[float, str]] = field(default_factory=dict)
@@ -275,11 +153,24 @@ class Task:
         _check_stages(self)
         if self.timing is not None:
             _check_timing(self, self.timing)
+        _check_files(self)
+        if self.command is not None:
+            limits = replace(
+                self.limits,
+                processes=self.limits.processes or _PROCESSES,
+                scratch_mb=self.limits.scratch_mb or _SCRATCH_MB,
+            )
+            object.__setattr__(self, "limits", limits)
 
     @property
     def k(self) -> int:
         """Number of reward dimensions."""
         return len(self.objectives)
+
+    @property
+    def start(self) -> Path:
+        """The file with which the starting program begins, for messages."""
+        return self.folder / self.files[0]
 
     def case(self, name: str) -> Case:
         """Return the case called ``name``."""
@@ -306,15 +197,46 @@ def load_task(name_or_path: str | Path) -> Task:
     task = getattr(module, "TASK", None)
     if not isinstance(task, Task):
         raise TaskError(f"{folder / 'task.py'}: no TASK = Task(...) is defined")
-    initial, runner = _read(folder / "initial.py"), _read(folder / "run.py")
+    return replace(
+        task,
+        name=folder.name,
+        folder=folder,
+        initial=_read_program(task, folder),
+        runner=_read_runner(task, folder),
+    )
+
+
+def _read_program(task: Task, folder: Path) -> str:
+    texts = [(name, _read(folder / name)) for name in task.files]
+    plain = tuple(task.files) == INITIAL and task.command is None
     try:
+        initial = texts[0][1] if plain else join_files(texts)
         split_blocks(initial)
-        parse_source(initial)
-    except (ProgramError, SyntaxError) as error:
-        raise TaskError(f"{folder / 'initial.py'}: {error}") from None
+        if is_python(initial):
+            parse_source(initial)
+    except SyntaxError as error:
+        raise TaskError(
+            f"{folder / 'initial.py' if plain else folder}: {syntax_place(error)}{error.msg}"
+        ) from None
+    except (ProgramError, ValueError) as error:
+        raise TaskError(f"{folder / 'initial.py' if plain else folder}: {error}") from None
+    return initial
+
+
+def _read_runner(task: Task, folder: Path) -> str:
+    if task.command is not None and not (folder / "run.py").exists():
+        for case in task.cases:
+            if not isinstance(case.given, str):
+                raise TaskError(
+                    f"{folder / 'task.py'}: case {case.name!r}: given is of type "
+                    f"{type(case.given).__name__}; without a run.py it is the text that the "
+                    "program reads"
+                )
+        return COMMAND_RUNNER
+    runner = _read(folder / "run.py")
     if not re.search(r"^def run\(", runner, re.MULTILINE):
         raise TaskError(f"{folder / 'run.py'}: no function run(program, given) is defined")
-    return replace(task, name=folder.name, folder=folder, initial=initial, runner=runner)
+    return runner
 
 
 def _find_folder(name_or_path: str) -> Path:
@@ -370,13 +292,6 @@ def _read(path: Path) -> str:
         raise TaskError(f"{path}: not UTF-8 text ({error.reason})") from None
 
 
-def _check_axis(kind: str, name: str, low: float, high: float) -> None:
-    if not _NAME.match(name):
-        raise TaskError(f"{kind} name {name!r}: letters, digits and '_' are allowed")
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise TaskError(f"{kind} {name!r}: low={low}, high={high}; finite low < high is needed")
-
-
 def _check_unique(kind: str, names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
@@ -413,3 +328,24 @@ def _check_timing(task: Task, timing: Timing) -> None:
     for name in timing.cases:
         if name not in names:
             raise TaskError(f"timing: no case {name!r}; cases: {names}")
+
+
+def _check_files(task: Task) -> None:
+    names = task.files
+    if isinstance(names, str) or not names:
+        raise TaskError(f"files is {names!r}, a list of one file name or more is needed")
+    _check_unique("file", list(names))
+    taken = sys.stdlib_module_names.union(task.preload, ("candidate", "run", "task"))
+    for name in names:
+        if not NAME.match(name):
+            raise TaskError(f"file name {name!r}: letters, digits, '_', '-' and '.' are allowed")
+        if task.command is not None:
+            continue
+        stem = name.removesuffix(".py")
+        if stem == name:
+            raise TaskError(f"file {name!r} is no Python: a command=Command(...) must run it")
+        if not IDENTIFIER.match(stem) or stem in taken:
+            raise TaskError(f"file name {name!r}: {stem} cannot name a module of a program")
+    plain = tuple(names) == INITIAL and task.command is None
+    if task.timing is not None and task.timing.reference and not plain:
+        raise TaskError("timing: a reference of one Python file cannot stand beside these programs")

@@ -19,6 +19,7 @@ from evolve.check import mutants_of
 from evolve.edits import apply_answer, parse_completion
 from evolve.errors import EvolveError
 from evolve.evaluate import evaluate_many, open_pool
+from evolve.policy import check_language
 from evolve.prompts import Shown, instruct
 from evolve.seeding import rng_for
 from evolve.task import Task, load_task
@@ -43,7 +44,9 @@ def open_edits(folder: Path, policy: str, answers: int, seed: int) -> EditTask |
             f"answers is {answers}: the pocket model writes {pocket.MAX_ANSWERS} at most"
         )
     try:
-        return EditTask(load_task(folder), policy == "pocket", answers, seed)
+        task = load_task(folder)
+        check_language(policy, task.initial)
+        return EditTask(task, policy == "pocket", answers, seed)
     except EvolveError as error:
         raise TaskError(str(error)) from error
 
@@ -128,9 +131,7 @@ class EditTask:
                 [self._prompt(source, rewards, answers, seed, number, s) for s in showings]
             )
         if not prompts:
-            raise EvolveError(
-                f"{self._task.folder}: neither initial.py nor a mutant of it is valid"
-            )
+            raise EvolveError(f"{self._task.start}: neither it nor a mutant of it is valid")
         held_out = prompts[3::4]
         self.train = [one for number, some in enumerate(prompts) if number % 4 != 3 for one in some]
         self.test = [one for some in held_out for one in some] or self.train

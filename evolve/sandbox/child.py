@@ -7,13 +7,14 @@ patches in here can only change its own answers.
 from __future__ import annotations
 
 import functools
+import importlib.machinery
 import os
 import random
 import resource
 import sys
 import types
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, TextIO
 
 from evolve.sandbox import wire
@@ -23,8 +24,12 @@ from evolve.sandbox.confine import Confinement
 CANDIDATE = "<candidate>"
 #: File name of the task's runner in tracebacks.
 RUNNER = "run.py"
+#: First byte of a program: its text follows, or its files by name.
+TEXT, FILES = b"TF"
 #: First byte of a reply, what follows being data or one line of text.
 LOADED, OK, INVALID, EXCEPTION, SYNTAX, MEMORY, EXITED, TOO_LARGE, BROKEN_RUNNER = b"LOIXSMETR"
+#: The same of a program that runs in processes of its own.
+CPU, CRASHED = b"CK"
 
 _CHANNEL = 3
 _DETAIL_BYTES = 2000
@@ -39,12 +44,26 @@ class Task:
         limits: The fields of :class:`evolve.task.Limits`.
         confinement: The rights to give up.
         streams: See :func:`text_streams`.
+        commands: The fields of :class:`evolve.task.Command`, empty for Python.
     """
 
     runner: types.CodeType
     limits: dict[str, Any]
     confinement: Confinement
     streams: tuple[TextIO, TextIO]
+    commands: dict[str, list[str]] = field(default_factory=dict)
+
+
+class Ended(Exception):  # noqa: N818 - a verdict, not an error
+    """A program cannot be built, or a process of its own ended as none should.
+
+    Attributes:
+        kind: First byte of the reply.
+    """
+
+    def __init__(self, kind: int, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
 
 
 def main(channel: int, printed: int, task: Task) -> NoReturn:
@@ -63,7 +82,7 @@ def main(channel: int, printed: int, task: Task) -> NoReturn:
     _set_limits(task.limits)
     task.confinement.enter()
     os.closerange(_CHANNEL + 1, os.sysconf("SC_OPEN_MAX"))
-    _serve(task.runner, int(task.limits["output_kb"] * 1024))
+    _serve(task, int(task.limits["output_kb"] * 1024))
     os._exit(0)
 
 
@@ -106,12 +125,12 @@ def _set_limits(limits: dict[str, Any]) -> None:
         resource.setrlimit(what, (value, value))
 
 
-def _serve(runner: types.CodeType, max_bytes: int) -> None:
+def _serve(task: Task, max_bytes: int) -> None:
     request = _read_frame()
     if request is None:
         return
-    nonce, source = request
-    run = _load(runner, source, nonce)
+    nonce, program = request
+    run = _load(task, program, max_bytes, nonce)
     if run is None:
         return
     _write(wire.frame(nonce, bytes([LOADED])))
@@ -120,41 +139,89 @@ def _serve(runner: types.CodeType, max_bytes: int) -> None:
         _write(wire.frame(nonce, _answer(run, payload, max_bytes)))
 
 
-def _load(runner: types.CodeType, source: bytes, nonce: int) -> Callable[[Any], Any] | None:
+def _load(
+    given_task: Task, program: bytes, max_bytes: int, nonce: int
+) -> Callable[[Any], Any] | None:
     """Return a function of one input, or None after reporting why there is none."""
     # The module seeds itself from the system at a fork; equal programs shall give equal answers.
     random.seed(0)
     # The runner's imports come first, so that the candidate cannot stand in for them.
     task: dict[str, Any] = {"__name__": "run", "__file__": RUNNER}
     try:
-        exec(runner, task)
+        exec(given_task.runner, task)
         run = task["run"]
     except BaseException as error:  # noqa: BLE001 - reported to the judge, whatever it is
         _write(wire.frame(nonce, bytes([BROKEN_RUNNER]) + _detail(error)))
         return None
-    if "load_program" in task:
-        # This task does with the text of a program what it likes.
-        try:
-            loaded = task["load_program"](source.decode("utf-8"))
-        except BaseException as error:  # noqa: BLE001 - reported to the judge, whatever it is
-            _write(wire.frame(nonce, _failure(error)))
-            return None
-        return lambda given: run(loaded, given)
+    files: dict[str, Any] = {CANDIDATE: program[1:]}
+    if program[0] == FILES:
+        files = wire.decode(program[1:])
     try:
-        code = compile(source, CANDIDATE, "exec")
-    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
-        _write(wire.frame(nonce, bytes([SYNTAX]) + _syntax_detail(error)))
-        return None
-    program = types.ModuleType("candidate")
-    program.__file__ = CANDIDATE
-    # dataclasses and pickles look the module of a class up.
-    sys.modules["candidate"] = program
-    try:
-        exec(code, program.__dict__)
+        if given_task.commands:
+            from evolve.sandbox.built import build
+
+            # The pool's empty program has no files: nothing is built then.
+            loaded: Any = (
+                build(files, given_task.commands, max_bytes) if program[0] == FILES else None
+            )
+        elif "load_program" in task:
+            # This task does with the text of a program what it likes.
+            loaded = task["load_program"](program[1:].decode("utf-8"))
+        else:
+            loaded = _imported(files)
     except BaseException as error:  # noqa: BLE001 - reported to the judge, whatever it is
         _write(wire.frame(nonce, _failure(error)))
         return None
-    return lambda given: run(program, given)
+    return lambda given: run(loaded, given)
+
+
+def _imported(files: dict[str, Any]) -> types.ModuleType:
+    """Return the first file of a program as a module; it can import the others by their names.
+
+    Raises:
+        BaseException: What a file raises; :class:`Ended` for one that does not compile.
+    """
+    codes = {}
+    for name, text in files.items():
+        try:
+            codes[name] = compile(text, name, "exec")
+        except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+            raise Ended(SYNTAX, _syntax_detail(error, name)) from None
+    _CANDIDATES.update(codes)
+    name, code = next(iter(codes.items()))
+    program = types.ModuleType("candidate")
+    program.__file__ = name
+    # dataclasses and pickles look the module of a class up.
+    sys.modules["candidate"] = program
+    if len(files) > 1:
+        sys.modules[name.removesuffix(".py")] = program
+        sys.meta_path.insert(0, _Files())
+    exec(code, program.__dict__)
+    return program
+
+
+class _Files:
+    """Finds and loads the files of the program, which are on no disk."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return what the import system needs to know of a module that is one of the files."""
+        del path, target
+        if f"{fullname}.py" not in _CANDIDATES:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, origin=f"{fullname}.py")  # type: ignore[arg-type]
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        """Leave it to the import system."""
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Execute the file of a module."""
+        exec(_CANDIDATES[f"{module.__name__}.py"], module.__dict__)
+
+
+#: File name in tracebacks -> code, of the candidate's files.
+_CANDIDATES: dict[str, types.CodeType] = {}
 
 
 def _answer(run: Callable[[Any], Any], payload: bytes, max_bytes: int) -> bytes:
@@ -174,6 +241,8 @@ def _answer(run: Callable[[Any], Any], payload: bytes, max_bytes: int) -> bytes:
 
 
 def _failure(error: BaseException) -> bytes:
+    if isinstance(error, Ended):
+        return bytes([error.kind]) + _text(error)
     if isinstance(error, SystemExit):
         return bytes([EXITED]) + _detail(error)
     if isinstance(error, MemoryError):
@@ -183,24 +252,28 @@ def _failure(error: BaseException) -> bytes:
 
 def _detail(error: BaseException) -> bytes:
     """Return "line N: Type: message", N being the innermost line of the candidate."""
-    candidate, runner = 0, 0
+    candidate, runner = "", 0
     trace = error.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
-        if name == CANDIDATE:
-            candidate = trace.tb_lineno
+        if name in _CANDIDATES:
+            candidate = f"{_shown(name)}line {trace.tb_lineno}: "
         elif name == RUNNER:
             runner = trace.tb_lineno
         trace = trace.tb_next
-    where = f"line {candidate}: " if candidate else f"{RUNNER} line {runner}: " if runner else ""
+    where = candidate or (f"{RUNNER} line {runner}: " if runner else "")
     return where.encode() + type(error).__name__.encode("utf-8", "replace") + b": " + _text(error)
 
 
-def _syntax_detail(error: BaseException) -> bytes:
+def _syntax_detail(error: BaseException, name: str) -> str:
+    kind = type(error).__name__
     if isinstance(error, SyntaxError):
-        kind = type(error).__name__
-        return f"line {error.lineno or 1}: {kind}: {error.msg}".encode("utf-8", "replace")
-    return f"{type(error).__name__}: {error}".encode("utf-8", "replace")
+        return f"{_shown(name)}line {error.lineno or 1}: {kind}: {error.msg}"
+    return f"{_shown(name)}{kind}: {error}"
+
+
+def _shown(name: str) -> str:
+    return "" if name == CANDIDATE else f"{name} "
 
 
 def _text(error: BaseException) -> bytes:

@@ -57,7 +57,8 @@ class Confinement:
                 candidate becomes when the worker is root, else None; ``readable``: paths whose
                 content may be read; ``listable``: folders of which only the names may;
                 ``writable``: folders that are the candidate's own; ``processes``: whether it may
-                start other processes, of the readable programs.
+                start other processes, of the readable programs; ``runnable``: whether also of
+                programs that it has written.
 
         Raises:
             OSError: If the kernel lacks a layer.
@@ -148,7 +149,8 @@ def _ruleset(layers: Mapping[str, Any]) -> int:
     for path in layers["listable"]:
         _allow(rules, path, _READ_DIR)
     for path in layers["writable"]:
-        _allow(rules, path, _OWN_FOLDER & handled)
+        own = _OWN_FOLDER | (_EXECUTE if layers["runnable"] else 0)
+        _allow(rules, path, own & handled)
     # Out of the way of the low numbers, which a child gives to its pipes.
     high = fcntl.fcntl(rules, fcntl.F_DUPFD_CLOEXEC, 32)
     os.close(rules)

@@ -28,6 +28,8 @@ class Status(StrEnum):
     TIMEOUT_CPU = "timeout_cpu"
     #: It asked for more memory than it may have.
     MEMORY = "memory"
+    #: It started more processes than it may have.
+    PROCESSES = "processes"
     #: A signal ended its process.
     CRASHED = "crashed"
     #: Its process ended by itself before it answered.

@@ -17,7 +17,7 @@ from evolve.sandbox.session import Session
 from evolve.sandbox.text import clean
 from evolve.sandbox.tiers import choose
 from evolve.sandbox.worker import Profile, StartError, Worker
-from evolve.task import Limits
+from evolve.task import Command, Limits
 
 _MAX_REPLACEMENTS = 6
 
@@ -44,6 +44,7 @@ class Pool:
         tier: str | None = None,
         lane: bool = False,
         cores: Sequence[int] = (),
+        command: Command | None = None,
     ) -> None:
         """Start the workers and wait until they are warm.
 
@@ -57,6 +58,7 @@ class Pool:
             tier: Take exactly this one, untried; for comparisons.
             lane: Have a lane for timing programs.
             cores: Processors that candidates may run on, by default all.
+            command: How programs are built and run, None for Python.
 
         Raises:
             TaskError: If a module is missing or the runner is broken.
@@ -80,9 +82,11 @@ class Pool:
                 raise SandboxError(
                     "a task that times programs needs two processors or more: one is its lane"
                 )
-            self.lane = Pool(runner, preload, limits, 1, tier=self.tier, cores=[own])
+            self.lane = Pool(
+                runner, preload, limits, 1, tier=self.tier, cores=[own], command=command
+            )
         self.cores = tuple(cores)
-        self._profile = Profile(runner, tuple(preload), self.limits, self.tier, self.cores)
+        self._profile = Profile(runner, tuple(preload), self.limits, self.tier, self.cores, command)
         self._aborted = False
         #: Idle workers, numbers of places whose worker is gone, and None once all is aborted.
         self._idle: queue.SimpleQueue[Worker | int | None] = queue.SimpleQueue()

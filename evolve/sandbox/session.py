@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any
 
 from evolve.errors import TaskError
+from evolve.files import files_of
 from evolve.sandbox import child, wire
 from evolve.sandbox.outcome import Reply, Status, Usage
 from evolve.sandbox.text import clean
@@ -42,6 +43,8 @@ _FAILURES = {
     child.MEMORY: Status.MEMORY,
     child.EXITED: Status.EXITED_EARLY,
     child.TOO_LARGE: Status.OUTPUT_LIMIT,
+    child.CPU: Status.TIMEOUT_CPU,
+    child.CRASHED: Status.CRASHED,
 }
 
 
@@ -65,13 +68,21 @@ class Session:
         self._fault: Reply | None = None
         self._lost = self._loaded = self._closed = self._forked = False
         self._printed, self._tail = 0, b""
-        self._source = source.encode("utf-8", "surrogatepass")
+        text = source.encode("utf-8", "surrogatepass")
         self._started = time.monotonic()
-        if len(self._source) > MAX_SOURCE_BYTES:
-            size = f"the source takes {len(self._source)} bytes, at most {MAX_SOURCE_BYTES}"
+        if len(text) > MAX_SOURCE_BYTES:
+            size = f"the source takes {len(text)} bytes, at most {MAX_SOURCE_BYTES}"
             self._fail(Status.SYNTAX_ERROR, size)
-        else:
-            self._fork()
+            return
+        self._program = bytes([child.TEXT]) + text
+        if files := files_of(source):
+            try:
+                by_name = wire.encode({file.name: file.text for file in files})
+            except wire.WireError as error:
+                self._fail(Status.SYNTAX_ERROR, clean(str(error), _DETAIL))
+                return
+            self._program = bytes([child.FILES]) + by_name
+        self._fork()
 
     def __enter__(self) -> Session:
         return self
@@ -91,7 +102,7 @@ class Session:
             TaskError: If the task's runner is broken.
         """
         if self._fault is None and not self._loaded:
-            answer = self._exchange(self._source, self._started + self._limits.wall_s + LOAD_S)
+            answer = self._exchange(self._program, self._started + self._limits.wall_s + LOAD_S)
             if answer is not None:
                 code, body = answer
                 if code == child.BROKEN_RUNNER:
@@ -270,7 +281,12 @@ class Session:
         if report is None or self._fault is not None:
             return
         used_up = report.cpu_s >= self._limits.cpu_s
-        if report.cause == "cpu" or report.signal == signal.SIGXCPU or (report.signal and used_up):
+        if report.cause == "processes":
+            most = f"it started more than {self._limits.processes} processes"
+            self._fail(Status.PROCESSES, most)
+        elif (
+            report.cause == "cpu" or report.signal == signal.SIGXCPU or (report.signal and used_up)
+        ):
             self._fail(Status.TIMEOUT_CPU, f"it used {report.cpu_s:.2f} CPU seconds")
         elif report.signal == signal.SIGKILL and report.cause == "kill":
             self._fail(Status.PROTOCOL_ERROR, "it closed its channel")

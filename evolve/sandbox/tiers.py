@@ -22,11 +22,12 @@ import shutil
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evolve.errors import EvolveError, SandboxError
+from evolve.errors import EvolveError, SandboxError, TaskError
 from evolve.sandbox import wire
 from evolve.sandbox.confine import landlock_version
 from evolve.sandbox.outcome import Status
@@ -34,7 +35,7 @@ from evolve.sandbox.session import Session
 from evolve.sandbox.syscalls import supported
 from evolve.sandbox.text import clean
 from evolve.sandbox.worker import Profile, Worker
-from evolve.task import Limits
+from evolve.task import Command, Limits
 
 #: The folder of a candidate that may write files.
 SCRATCH = "/scratch"
@@ -55,6 +56,8 @@ MEANING = {
 # so that candidates of two workers, or of two campaigns, have nothing in common.
 _FIRST_UID, _UIDS = 61184, 4336
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
+# What a task's commands may need: compilers, their headers, what they call.
+_PROGRAMS = ("/usr", "/bin")
 # Debian finds its BLAS through alternatives.
 _SYSTEM = ("/etc/ld.so.cache", "/etc/alternatives", "/usr/share/zoneinfo")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
@@ -152,9 +155,40 @@ def choose(min_tier: str) -> str:
     )
 
 
-def layers(tier: str, index: int, limits: Limits | None = None) -> dict[str, Any]:
-    """Return what :class:`evolve.sandbox.confine.Confinement` needs for worker ``index``."""
-    readable, listable = _readable()
+def tools_of(command: Command | None) -> tuple[dict[str, list[str]], list[str]]:
+    """Return a task's command lines as they work in the sandbox, and the paths that they need.
+
+    Raises:
+        TaskError: If a program is not installed here.
+    """
+    if command is None:
+        return {}, []
+    lines, paths = {}, _existing([*_PROGRAMS])
+    for name, words in (("build", command.build), ("run", command.run)):
+        lines[name] = list(words)
+        if not words or words[0].startswith("./"):
+            continue
+        found = shutil.which(words[0])
+        if found is None:
+            raise TaskError(f"command: {name}: no program {words[0]!r} is installed here")
+        if not any(Path(found).is_relative_to(path) for path in paths):
+            paths.append(found)
+        lines[name][0] = found
+    return lines, paths
+
+
+def layers(
+    tier: str, index: int, limits: Limits | None = None, tools: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return what :class:`evolve.sandbox.confine.Confinement` needs for worker ``index``.
+
+    Args:
+        tier: The tier.
+        index: Of the worker.
+        limits: What a candidate may use.
+        tools: See :func:`tools_of`.
+    """
+    readable, listable = _readable(tuple(tools))
     limits = limits or Limits()
     if limits.processes:
         # What it starts is most likely this interpreter.
@@ -167,23 +201,27 @@ def layers(tier: str, index: int, limits: Limits | None = None) -> dict[str, Any
         "listable": listable,
         "writable": OWN_FOLDERS if limits.scratch_mb else (),
         "processes": limits.processes > 0,
+        "runnable": bool(tools),
     }
 
 
-def command(tier: str, python: list[str], scratch_mb: int = 0) -> list[str]:
+def command(
+    tier: str, python: list[str], scratch_mb: int = 0, tools: Sequence[str] = ()
+) -> list[str]:
     """Return the command line that starts the command line ``python`` in a tier's namespaces.
 
     Args:
         tier: The tier.
         python: The command line.
         scratch_mb: Size of each of :data:`OWN_FOLDERS`, MiB; 0 for none.
+        tools: See :func:`tools_of`.
     """
     if tier != "A":
         return python
     bwrap = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     # As process 1: the intermediate one would stay behind as a zombie.
     bwrap += ["--as-pid-1", "--uid", "1000", "--gid", "1000", "--hostname", "sandbox"]
-    roots = _existing([*_LIBRARIES, *_SYSTEM, *_interpreter()])
+    roots = _existing([*tools, *_LIBRARIES, *_SYSTEM, *_interpreter()])
     for path in roots:
         bwrap += ["--ro-bind", path, path]
     for folder in _hidden():
@@ -197,11 +235,12 @@ def command(tier: str, python: list[str], scratch_mb: int = 0) -> list[str]:
         if not any(path.startswith("/tmp/") for path in (*roots, here)):
             bwrap += ["--symlink", SCRATCH, "/tmp"]
     executable = Path(python[0])
-    while executable.is_symlink():
+    while executable.is_symlink() and not _within(executable, roots):
         target = executable.readlink()
         bwrap += ["--symlink", str(target), str(executable)]
         executable = executable.parent / target
-    bwrap += ["--ro-bind", str(executable), str(executable)]
+    if not _within(executable, roots):
+        bwrap += ["--ro-bind", str(executable), str(executable)]
     return [*bwrap, "--remount-ro", "/", "--chdir", "/", "--", *python]
 
 
@@ -238,7 +277,7 @@ def _hidden() -> list[Path]:
 
 
 @functools.cache
-def _readable() -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _readable(tools: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return (paths whose content may be read, folders whose names alone may be listed)."""
     readable: list[str] = []
     listable: list[str] = []
@@ -255,9 +294,13 @@ def _readable() -> tuple[tuple[str, ...], tuple[str, ...]]:
         else:
             readable.append(str(path))
 
-    for root in _existing([*_LIBRARIES, *_SYSTEM, *_DEVICES, *_interpreter()]):
+    for root in _existing([*tools, *_LIBRARIES, *_SYSTEM, *_DEVICES, *_interpreter()]):
         expose(Path(root))
     return tuple(readable), tuple(listable)
+
+
+def _within(path: Path, roots: list[str]) -> bool:
+    return any(path.is_relative_to(root) for root in roots)
 
 
 def _existing(paths: list[str]) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from evolve.errors import SandboxError, TaskError
 from evolve.sandbox.text import clean
-from evolve.task import Limits
+from evolve.task import Command, Limits
 
 #: Seconds for importing what a task preloads.
 START_S = 120.0
@@ -62,6 +62,7 @@ class Profile:
         limits: What one candidate may use.
         tier: Strength of the isolation, see :mod:`evolve.sandbox.tiers`.
         cores: Processors that candidates may run on, empty for all.
+        command: How programs are built and run, None for Python.
     """
 
     runner: str
@@ -69,6 +70,7 @@ class Profile:
     limits: Limits
     tier: str
     cores: tuple[int, ...] = ()
+    command: Command | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ class Worker:
         from evolve.sandbox import tiers
 
         self.index = index
+        commands, tools = tiers.tools_of(profile.command)
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
         self._started = time.monotonic()
@@ -107,15 +110,16 @@ class Worker:
             "runner": profile.runner,
             "preload": list(profile.preload),
             "limits": dataclasses.asdict(profile.limits),
-            "layers": tiers.layers(profile.tier, index, profile.limits),
+            "layers": tiers.layers(profile.tier, index, profile.limits, tools),
             "cores": list(profile.cores),
+            "commands": commands,
         }
         with theirs:
             # -P: the current folder is no place to import from; -s: nor is the user's home.
             here, control = str(Path(__file__).parent), str(theirs.fileno())
             python = [sys.executable, "-s", "-P", "-c", _BOOT, here, control]
             self.process = subprocess.Popen(
-                tiers.command(profile.tier, python, profile.limits.scratch_mb),
+                tiers.command(profile.tier, python, profile.limits.scratch_mb, tools),
                 env=dict(_ENVIRONMENT),
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,

@@ -42,7 +42,7 @@ class InstantPolicy:
         return canonical_view(source)
 
     def render(self, shown: Shown) -> tuple[str, tuple[int, ...]]:
-        return numbered(shown.view.lines), ()
+        return numbered(shown.view), ()
 
     def sample(
         self, asks: Sequence[Ask], rollouts: int, answers: int
