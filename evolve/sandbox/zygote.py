@@ -151,12 +151,20 @@ def _watch(control: socket.socket, pid: int, limits: dict[str, Any]) -> dict[str
 
 def _emptied(folder: Path) -> bool:
     """Remove what a candidate left in a folder; return whether nothing is left."""
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink()
-    return not any(folder.iterdir())
+    try:
+        for root, names, _ in os.walk(folder):
+            for path in (Path(root, name) for name in names):
+                # What a link names is not the candidate's.
+                if not path.is_symlink():
+                    path.chmod(0o700)
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
+        return not any(folder.iterdir())
+    except (OSError, RecursionError):
+        return False
 
 
 def _threads() -> int:

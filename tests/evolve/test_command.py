@@ -15,6 +15,7 @@ from evolve.sandbox import Pool, Status
 from evolve.sandbox.tiers import probe
 from evolve.store import Store
 from evolve.task import load_task
+from tests.evolve.attacks import commands
 from tests.evolve.workers import alive, descendants
 
 pytestmark = pytest.mark.skipif(not probe("A").works, reason=f"no tier A: {probe('A').reason}")
@@ -327,3 +328,17 @@ def test_a_start_that_does_not_build_is_said_in_one_line(in_c, plain_command, tm
     assert "main.c: the starting program fails (syntax_error): " in refused.stderr
     assert "‘missing’ undeclared" in refused.stderr
     assert not Path(tmp_path / "r").exists()
+
+
+def test_attacks_with_processes_and_files_fail_and_leave_nothing():
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    found = list(commands.run_attacks())
+    assert not [(number, name, fault) for number, name, _, fault in found if fault]
+    listed = [(number, name) for number, name, *_ in (*commands.DEEDS, *commands.ENDS)]
+    assert [(number, name) for number, name, *_ in found] == listed
+    page = (Path(__file__).parents[2] / "SECURITY.md").read_text()
+    rows = page.split(commands.BEGIN)[1].split(commands.END)[0].strip().splitlines()[2:]
+    written = [tuple(cell.strip() for cell in row.split("|")[1:3]) for row in rows]
+    assert written == [(str(number), name) for number, name in listed]
+    assert "GOT THROUGH" not in "".join(rows)
