@@ -18,7 +18,7 @@ from typing import Protocol
 from evolve.config import Config
 from evolve.errors import PolicyError, TaskError
 from evolve.evaluate import Evaluation
-from evolve.policy import Policy
+from evolve.policy import Policy, StoppedError
 from evolve.program import check
 from evolve.records import (
     EVALUATE,
@@ -28,7 +28,7 @@ from evolve.records import (
     EvaluationRecord,
     VersionRecord,
 )
-from evolve.rounds import propose
+from evolve.rounds import Proposal, propose
 from evolve.sandbox import Status
 from evolve.state import SearchState, empty_state, migrates, restore_state
 from evolve.store import Store
@@ -158,6 +158,11 @@ class Campaign:
     _idle: int = field(default=0, init=False)
     _judge_errors: int = field(default=0, init=False)
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the run is to end."""
+        return self._stop
+
     def stop(self) -> None:
         """End the run after the candidates in flight; it can be resumed."""
         self._stop = True
@@ -193,7 +198,18 @@ class Campaign:
         budget = self.config.budget
         if self.state.submitted >= budget.evaluations and not self.store.prompts(round_, round_):
             return True
-        return budget.wall_s is not None and wall >= budget.wall_s
+        if budget.wall_s is not None and wall >= budget.wall_s:
+            return True
+        # Of closed rounds alone, so that a round that was begun is ended after a kill, too.
+        used = self.store.usage(round_)
+        for name, limit, value in (
+            ("tokens", budget.tokens, used.tokens),
+            ("cost", budget.cost, used.cost),
+        ):
+            if limit is not None and value >= limit:
+                self.observer.on_event("budget", f"{value:.6g} of {limit:.6g} {name} are used")
+                return True
+        return False
 
     def _check_alive(self, report: RoundReport) -> None:
         self._idle = 0 if report.statuses else self._idle + 1
@@ -211,9 +227,7 @@ class Campaign:
         running: dict[Future[Evaluation], Candidate] = {}
         verdicts: list[tuple[int, Candidate]] = []
         fates: Counter[str] = Counter()
-        for proposal in propose(
-            round_, self.task, self.config, self.state, self.policy, self.store
-        ):
+        for proposal in self._proposals(round_):
             for candidate in proposal.candidates:
                 fates[candidate.fate] += 1
                 if candidate.fate != EVALUATE:
@@ -231,6 +245,12 @@ class Campaign:
         if self._stop:
             return None
         return self._close(round_, verdicts, judged, fates, time.monotonic() - started)
+
+    def _proposals(self, round_: int) -> Iterator[Proposal]:
+        try:
+            yield from propose(round_, self.task, self.config, self.state, self.policy, self.store)
+        except StoppedError:
+            self._stop = True
 
     def _close(
         self,

@@ -69,7 +69,14 @@ def run(
         typer.Option("--set", metavar="FIELD=VALUE", help="Lay a value over it, repeatable."),
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(help="pocket, mutate, smollm2 or hf:NAME_OR_PATH.")
+        str | None, typer.Option(help="pocket, mutate, smollm2, hf:NAME_OR_PATH or openai:MODEL.")
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option(help="The server of openai:MODEL, http://HOST/v1.")
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(help="A run, or its responses.jsonl, that answers instead of the server."),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0)] = None,
     evaluations: Annotated[
@@ -91,6 +98,8 @@ def run(
         f"{field}={value!r}" if isinstance(value, int) else f"{field}={value}"
         for field, value in (
             ("policy.name", policy),
+            ("server.base_url", base_url),
+            ("server.replay", replay and str(replay.resolve())),
             ("budget.evaluations", evaluations),
             ("sandbox.workers", workers),
             ("sandbox.min_tier", "D" if allow_unsafe else None),

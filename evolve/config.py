@@ -31,6 +31,11 @@ class Budget(_Section):
     evaluations: Annotated[int, Field(ge=1, le=10**9)] = 2000
     #: Wall-clock seconds over all sessions of the run; checked between rounds.
     wall_s: PositiveFloat | None = None
+    #: Tokens of prompts and completions that a server counts; checked between rounds, so that a
+    #: run uses up to one round more.
+    tokens: Positive | None = None
+    #: The same for what they cost, in the currency of the server's prices.
+    cost: PositiveFloat | None = None
 
 
 class Search(_Section):
@@ -65,7 +70,7 @@ class Search(_Section):
 class PolicyConfig(_Section):
     """Who proposes the edits."""
 
-    #: ``pocket``, ``mutate``, ``smollm2`` or ``hf:NAME_OR_PATH``.
+    #: ``pocket``, ``mutate``, ``smollm2``, ``hf:NAME_OR_PATH`` or ``openai:MODEL``.
     name: str = "pocket"
     #: Sampling temperature.
     temperature: PositiveFloat = 1.0
@@ -98,6 +103,45 @@ class Training(_Section):
     kl: Annotated[float, Field(ge=0.0)] = 1e-2
 
 
+class ServerConfig(_Section):
+    """The server of a policy ``openai:MODEL``. The key is not here: see ``key_file``."""
+
+    #: Where it answers, for example ``http://localhost:8000/v1``.
+    base_url: str = ""
+    #: A file with the key; without one it is read from the environment, OPENAI_API_KEY.
+    key_file: str = ""
+    #: A run folder or an exported ``responses.jsonl`` that answers instead of the server.
+    replay: str = ""
+    #: The form in which edits are asked for.
+    form: Literal["search_replace", "block", "line"] = "search_replace"
+    #: Tokens in one completion at most; ``policy.max_new_tokens`` is for models in this process.
+    max_tokens: Positive = 4096
+    #: The name under which the server takes that limit.
+    length_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    #: Send a seed with each request; some servers refuse it.
+    send_seed: bool = True
+    #: Ask for log-probabilities; some models refuse it.
+    logprobs: bool = True
+    #: Requests on their way at once.
+    concurrency: Positive = 8
+    #: Seconds in which a connection must be made.
+    connect_s: PositiveFloat = 10.0
+    #: Seconds in which a whole answer must have arrived.
+    timeout_s: PositiveFloat = 600.0
+    #: Failed tries after which the run says that it waits for the server.
+    retries: Count = 6
+    #: Seconds before the first retry; doubled each time, less up to half by chance.
+    first_wait_s: PositiveFloat = 1.0
+    #: The longest of these waits, also where the server asks for more.
+    longest_wait_s: PositiveFloat = 60.0
+    #: Seconds without an answer to a request after which the run ends; it can be resumed.
+    patience_s: PositiveFloat = 3600.0
+    #: Price of a million tokens of prompts.
+    prompt_price: Annotated[float, Field(ge=0.0)] = 0.0
+    #: Price of a million tokens of completions.
+    completion_price: Annotated[float, Field(ge=0.0)] = 0.0
+
+
 class SandboxConfig(_Section):
     """Where candidates run."""
 
@@ -117,6 +161,7 @@ class Config(_Section):
     policy: PolicyConfig = PolicyConfig()
     training: Training = Training()
     sandbox: SandboxConfig = SandboxConfig()
+    server: ServerConfig = ServerConfig()
 
 
 def load_config(path: Path | None, settings: Iterable[str] = (), **top: Any) -> Config:

@@ -4,6 +4,11 @@
     a line for every answer, whatever became of it, see :func:`program_rows`;
 ``trl.jsonl``, ``verl.jsonl``
     the training groups, see :mod:`evolve.learning.groups`; a policy without tokens has none;
+``responses.jsonl``
+    of a run with a model server, its answers; ``evolve run --replay`` takes it;
+``groups.jsonl``
+    of such a run, its training groups without token ids, see
+    :func:`evolve.server.record.group_rows`;
 ``archive.npz``
     the archive as pyribs takes it, see :func:`archive_arrays`.
 """
@@ -54,6 +59,12 @@ def export_run(folder: Path, out: Path, tell: Callable[[str], None]) -> list[Pat
 
                 tables["trl"] = trl_rows(store, history.config)
                 tables["verl"] = verl_rows(store, history.config)
+            elif store.usage(1).responses:
+                from evolve.server.record import group_rows, response_rows
+
+                tables["responses"] = response_rows(store)
+                tables["groups"] = group_rows(store, history.config)
+                tell("no token ids: a server gives texts and log-probabilities of tokens alone")
             else:
                 tell(f"no training groups: policy {history.config.policy.name} has no tokens")
             for name, rows in tables.items():

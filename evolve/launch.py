@@ -20,6 +20,7 @@ from evolve.errors import StoreError
 from evolve.evaluate import Evaluation, evaluate, open_pool
 from evolve.policy import Policy, ScriptedPolicy, check_language, check_name
 from evolve.sandbox import MEANING, Pool
+from evolve.server import ServerPolicy, open_server
 from evolve.state import SearchState
 from evolve.store import Store
 from evolve.task import Task, load_task
@@ -79,6 +80,8 @@ def _run(config: Config, folder: Path, observer: Observer, fresh: bool) -> Searc
             return evaluate(task, source, pool)
 
         # Before the folder is made: a task that fails at once leaves nothing behind.
+        if fresh and isinstance(policy, ServerPolicy):
+            policy.check()
         verdict = judge_start(task, judge) if fresh else None
         text = dump_config(config) if fresh else None
         with Store(folder, "create" if fresh else "write", text) as store:
@@ -91,6 +94,8 @@ def _run(config: Config, folder: Path, observer: Observer, fresh: bool) -> Searc
                 active = [version for version in store.versions() if version.active]
                 learner.load(active[-1].version if active else 0)
             campaign = Campaign(task, config, store, policy, judge, observer, learner)
+            if isinstance(policy, ServerPolicy):
+                policy.connect(store, observer.on_event, lambda: campaign.stopped)
             with _interrupts(campaign, pool):
                 return campaign.run()
 
@@ -162,6 +167,8 @@ def open_policy(config: Config, folder: Path) -> tuple[Policy, Learner | None]:
     check_name(config.policy.name)
     if config.policy.name == "mutate":
         return ScriptedPolicy(), None
+    if config.policy.name.startswith("openai:"):
+        return open_server(config), None
     # Here and not above: it loads torch.
     from evolve.learning import open_model
 

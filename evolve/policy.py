@@ -58,6 +58,10 @@ class Completion:
     operators: tuple[str, ...] = ()
 
 
+class StoppedError(Exception):
+    """A policy that waits for something was told that the run is to end."""
+
+
 class Policy(Protocol):
     """A mutation operator.
 
@@ -118,9 +122,10 @@ def check_name(name: str) -> None:
     Raises:
         ConfigError: One line with the names that are allowed.
     """
-    if name not in ("mutate", "pocket", "smollm2") and not name.startswith("hf:"):
+    if name not in ("mutate", "pocket", "smollm2") and not name.startswith(("hf:", "openai:")):
         raise ConfigError(
-            f"policy {name!r}: allowed are mutate, pocket, smollm2 and hf:NAME_OR_PATH"
+            f"policy {name!r}: allowed are mutate, pocket, smollm2, hf:NAME_OR_PATH and "
+            "openai:MODEL"
         )
 
 
@@ -134,5 +139,5 @@ def check_language(name: str, source: str) -> None:
         files = ", ".join(file.name for file in files_of(source))
         raise ConfigError(
             f"policy 'pocket' edits Python alone, the program is {files}: allowed are mutate (by "
-            "numbers, operators and lines), smollm2 and hf:NAME_OR_PATH"
+            "numbers, operators and lines), smollm2, hf:NAME_OR_PATH and openai:MODEL"
         )

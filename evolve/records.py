@@ -101,6 +101,40 @@ class AddRecord:
 
 
 @dataclass(frozen=True)
+class ResponseRecord:
+    """What a server answered to one request, with what that cost.
+
+    ``first`` is the number of the rollout that its first choice became, ``request`` the digest of
+    what was asked, ``body`` the answer as JSON; token counts are None where the server gave none.
+    """
+
+    round: int
+    slot: int
+    first: int
+    request: str
+    body: str
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    cost: float
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What the answers of a server used; ``uncounted`` of them came without token counts."""
+
+    responses: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float
+    uncounted: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of prompts and completions together."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True)
 class VersionRecord:
     """A policy version; ``active`` is False when it was dropped or rolled back."""
 

@@ -53,6 +53,15 @@ CREATE TABLE events (
     kind TEXT NOT NULL, text TEXT NOT NULL);
 """
 
+# Of runs with a server alone. A database without it is of the same schema, and gets it when it is
+# written to.
+RESPONSES = """
+CREATE TABLE IF NOT EXISTS responses (
+    round INTEGER NOT NULL, slot INTEGER NOT NULL, first INTEGER NOT NULL, request TEXT NOT NULL,
+    body TEXT NOT NULL, prompt_tokens INTEGER, completion_tokens INTEGER, cost REAL NOT NULL,
+    PRIMARY KEY (round, slot, first, request))
+"""
+
 
 def create_database(path: Path) -> None:
     """Make a database with empty tables; a crash leaves all of it or no file of that name.

@@ -33,6 +33,7 @@ def program_lines(store: Store, program: int) -> Iterator[str]:
         yield from _reward_lines(task, step, steps[0])
     for axis, value in zip(task.descriptors, step.verdict.descriptors or (), strict=False):
         yield f"  {axis.name:24s} {value:12.6g} {axis.unit}"
+    yield from _usage_lines(store)
     yield ""
     yield from clean(step.candidate.source or "", MAX_SOURCE_BYTES, keep_lines=True).splitlines()
     yield ""
@@ -62,6 +63,7 @@ def outcome_lines(store: Store) -> Iterator[str]:
         f"coverage {last['coverage']:.1%}, QD-score {last['qd_score']:.3f}, "
         f"policy updates: {len(versions)}, kept: {kept}"
     )
+    yield from _usage_lines(store)
     yield (
         f"run folder: {store.folder}, candidates ran at tier {store.meta('tier')}{_judged(store)}"
     )
@@ -112,6 +114,18 @@ def task_lines() -> Iterator[str]:
                 f"  {objective.name:20s} seed {value:<12.6g} best known {best:14s} "
                 f"({objective.direction}{', ' + unit if unit else ''})"
             )
+
+
+def _usage_lines(store: Store) -> Iterator[str]:
+    """Yield what a model server was asked and what that cost; nothing for a run without one."""
+    used = store.usage(2**62)
+    if not used.responses:
+        return
+    unknown = f", {used.uncounted} answers without a count" if used.uncounted else ""
+    yield (
+        f"server: {used.responses} answers, {used.prompt_tokens} prompt and "
+        f"{used.completion_tokens} completion tokens{unknown}, cost {used.cost:.6g}"
+    )
 
 
 def _judged(store: Store) -> str:

@@ -21,10 +21,12 @@ from evolve.records import (
     Candidate,
     EvaluationRecord,
     PromptRecord,
+    ResponseRecord,
     RolloutRecord,
+    Usage,
     VersionRecord,
 )
-from evolve.schema import SCHEMA, create_database, lock_folder, open_to_read
+from evolve.schema import RESPONSES, SCHEMA, create_database, lock_folder, open_to_read
 
 Record = TypeVar(
     "Record",
@@ -34,6 +36,7 @@ Record = TypeVar(
     EvaluationRecord,
     AddRecord,
     VersionRecord,
+    ResponseRecord,
 )
 
 
@@ -177,6 +180,11 @@ class Store:
     def add_adds(self, adds: Iterable[AddRecord]) -> None:
         """Store what the archive did with candidates."""
         self._insert("adds", AddRecord, adds)
+
+    def add_response(self, record: ResponseRecord) -> None:
+        """Store what a server answered."""
+        self._db.execute(RESPONSES)
+        self._insert("responses", ResponseRecord, [record])
 
     def add_version(self, record: VersionRecord) -> None:
         """Store a policy version, accepted or dropped."""
@@ -333,6 +341,30 @@ class Store:
         """Return every policy version, in order."""
         return list(self._read(VersionRecord, "SELECT * FROM versions ORDER BY version"))
 
+    def responses(self, round_: int | None = None) -> list[ResponseRecord]:
+        """Return the answers of a server, of one round or of all, in the order of prompts."""
+        if not self._has_responses():
+            return []
+        query = "SELECT * FROM responses WHERE round BETWEEN ? AND ? ORDER BY round, slot, first"
+        first, last = (0, 2**62) if round_ is None else (round_, round_)
+        return list(self._read(ResponseRecord, query, first, last))
+
+    def usage(self, rounds: int) -> Usage:
+        """Return what the answers in the first ``rounds`` rounds used."""
+        if not self._has_responses():
+            return Usage(0, 0, 0, 0.0, 0)
+        row = self._db.execute(
+            "SELECT COUNT(*), COALESCE(SUM(prompt_tokens), 0), COALESCE(SUM(completion_tokens), 0),"
+            " COALESCE(SUM(cost), 0.0), COUNT(*) - COUNT(prompt_tokens + completion_tokens)"
+            " FROM responses WHERE round < ?",
+            (rounds,),
+        ).fetchone()
+        return Usage(*row)
+
+    def _has_responses(self) -> bool:
+        query = "SELECT 1 FROM sqlite_master WHERE name = 'responses'"
+        return self._db.execute(query).fetchone() is not None
+
     def last_id(self, table: Literal["prompts", "rollouts", "candidates"]) -> int:
         """Return the largest id of a table, -1 if it is empty."""
         row = self._db.execute(f"SELECT MAX(id) FROM {table}").fetchone()
@@ -365,5 +397,6 @@ _DECODERS: dict[type, tuple[Callable[[Any], Any] | None, ...]] = {
         EvaluationRecord,
         AddRecord,
         VersionRecord,
+        ResponseRecord,
     )
 }
