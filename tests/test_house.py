@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 MODULES = sorted(
     path for name in ("evolve", "vpo", "tasks") for path in (ROOT / name).rglob("*.py")
 )
-HEAVY = {"torch", "transformers", "matplotlib", "peft", "scipy", "networkx"}
+HEAVY = {"torch", "transformers", "matplotlib", "peft", "scipy", "networkx", "httpx2"}
 
 
 def imports_of(path):
