@@ -317,7 +317,8 @@ class Client:
                 return read(whole)
             except BadReplyError as error:
                 raise _FaultError(str(error)) from None
-        reason = f"HTTP {status}: {error_text(whole, self.secret)}"
+        told = error_text(whole, self.secret) or "no reason given"
+        reason = f"HTTP {status}: {told}"
         if status >= 500 or status in PASSING:
             raise _FaultError(reason, _retry_after(response.headers))
         raise _RefusedError(status, reason)
