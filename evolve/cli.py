@@ -339,6 +339,11 @@ def _drive(go: Callable[[ConsoleObserver], object], folder: Path) -> None:
         lines = list(outcome_lines(store))
     for line in [*observer.summary(), *lines]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if not observer.summary() and not observer.interrupted:
+        text = f"the budget is used up; to go on, raise it in {folder / 'config.toml'}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        if (folder / "plots").is_dir():
+            return
     from evolve.plots import plot_run
 
     for path in plot_run(folder, folder / "plots"):

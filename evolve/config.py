@@ -18,6 +18,19 @@ PerRound = Annotated[int, Field(ge=1, le=4096)]
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
+#: The estimators of ``vpo.advantages``, named here since a configuration is read without torch.
+Method = Literal[
+    "vpo",
+    "vpo_iid",
+    "grpo",
+    "dr_grpo",
+    "rloo",
+    "gdpo",
+    "maxrl",
+    "max_at_k",
+    "multi_rlvr",
+    "entropic",
+]
 
 
 class _Section(BaseModel):
@@ -86,7 +99,7 @@ class Training(_Section):
     #: Rounds between two updates; 0 leaves the policy frozen.
     every: Count = 2
     #: Advantage estimator, see ``vpo.advantages``.
-    method: str = "vpo"
+    method: Method = "vpo"
     #: One advantage a rollout (as published), or the reward-to-go of each answer.
     credit: Literal["rollout", "prefix"] = "prefix"
     #: Judge a set of answers by its gain over the parents in the prompt.

@@ -16,7 +16,7 @@ from types import FrameType
 
 from evolve.campaign import Campaign, Learner, Observer, judge_start, plant
 from evolve.config import Config, dump_config, load_config
-from evolve.errors import StoreError
+from evolve.errors import StoreError, TaskError
 from evolve.evaluate import Evaluation, evaluate, open_pool
 from evolve.policy import Policy, ScriptedPolicy, check_language, check_name
 from evolve.sandbox import MEANING, Pool
@@ -61,12 +61,23 @@ def resume(folder: Path, observer: Observer) -> SearchState:
     """
     if not (folder / "run.db").is_file():
         raise StoreError(f"{folder}: no run.db, so this is not a run folder")
-    return _run(load_config(folder / "config.toml"), folder, observer, fresh=False)
+    path = folder / "config.toml"
+    config = load_config(path)
+    try:
+        load_task(config.task)
+    except TaskError as error:
+        raise TaskError(
+            f"{error}; if the task has moved, give its place as task in {path}"
+        ) from None
+    return _run(config, folder, observer, fresh=False)
 
 
 def _run(config: Config, folder: Path, observer: Observer, fresh: bool) -> SearchState:
     task = load_task(config.task)
     check_language(config.policy.name, task.initial)
+    if config.policy.name != "mutate":
+        # A model and its libraries take seconds to load, on a busy machine half a minute.
+        observer.on_event("loading", config.policy.name)
     policy, learner = open_policy(config, folder)
     with (
         open_pool(task, config.sandbox.workers, config.sandbox.min_tier) as pool,

@@ -141,7 +141,7 @@ class ConsoleObserver:
         return lines
 
     def _rate(self) -> float:
-        done = self._evaluated - self._evaluated_before
+        done = max(0, self._evaluated - self._evaluated_before)
         return done / max(1e-9, time.monotonic() - self._started)
 
     def _left(self) -> str:
@@ -198,4 +198,6 @@ def _share(part: int, whole: int) -> str:
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
+    if hours > 48:
+        return f"{hours / 24:,.0f} days"
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

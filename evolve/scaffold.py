@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from evolve.errors import TaskError
+from evolve.task import task_folders
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -155,10 +156,16 @@ def write_task(folder: Path) -> list[Path]:
     """Write a task that runs as it is into a new folder and return its files.
 
     Raises:
-        TaskError: If the folder's name is no identifier, or something is there already.
+        TaskError: If the folder's name is no identifier or a shipped task's, or something is there
+            already.
     """
     if not _NAME.match(folder.name):
         raise TaskError(f"{folder.name!r} cannot name a task: letters, digits and '_' are allowed")
+    if str(folder) in task_folders():
+        raise TaskError(
+            f"{folder}: a shipped task has this name, and `evolve run {folder}` would mean that; "
+            f"choose another name"
+        )
     texts = {
         "task.py": _TASK,
         "run.py": _RUN,

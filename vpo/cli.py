@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import fields
@@ -119,7 +120,7 @@ def _config(given: dict[str, Any], out: Path) -> TrainingConfig:
 
 def _run(config: TrainingConfig, out: Path, *, fresh: bool) -> None:
     from vpo.curves import plot as draw
-    from vpo.runs import dump_config
+    from vpo.runs import dump_config, read_rows
     from vpo.task import TaskError, open_task
     from vpo.training import Training
 
@@ -134,9 +135,13 @@ def _run(config: TrainingConfig, out: Path, *, fresh: bool) -> None:
             dump_config(config, out)
         else:
             _checked(training.restore)
+            typer.echo(f"{out} goes on after step {training.step} of {config.steps}")
         try:
             training.run(typer.echo)
         except TaskError as error:
+            if fresh and not read_rows(out / "steps.jsonl"):
+                # Nothing to go on from, and the same command must not be refused for its folder.
+                shutil.rmtree(out)
             _fail(error)
         except KeyboardInterrupt:
             text = f"interrupted; go on from the last checkpoint with: vpo resume {out}"

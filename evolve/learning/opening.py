@@ -58,10 +58,6 @@ def open_model(config: Config, folder: Path) -> tuple[ModelPolicy, PolicyLearner
 
 
 def _check_training(training: Training) -> None:
-    if training.method not in ESTIMATORS:
-        raise ConfigError(
-            f"training.method = {training.method!r}: allowed are {', '.join(ESTIMATORS)}"
-        )
     if training.credit != "rollout" and not ESTIMATORS[training.method].linear:
         raise ConfigError(
             f"training.credit = {training.credit!r}: {training.method} compares whole rollouts, "

@@ -117,6 +117,25 @@ def test_a_run_does_not_go_on_with_another_judge(command, toy_task, tmp_path):
     assert command("show", folder).stdout == before
 
 
+def test_a_finished_run_goes_on_when_its_budget_is_raised(command, toy_task, tmp_path):
+    folder = tmp_path / "r"
+    command("run", toy_task, *RUN, folder)
+    out = command("resume", folder).stdout
+    assert f"the budget is used up; to go on, raise it in {folder / 'config.toml'}" in out
+    edit(folder / "config.toml", "evaluations = 20\n", "evaluations = 30\n")
+    assert "30 evaluated" in command("resume", folder).stdout
+
+
+def test_a_task_that_has_moved_can_be_named_again(command, toy_task, tmp_path):
+    folder = tmp_path / "r"
+    command("run", toy_task, *RUN, folder)
+    moved = toy_task.rename(tmp_path / "moved")
+    line = refused(command, "resume", folder)
+    assert f"give its place as task in {folder / 'config.toml'}" in line
+    edit(folder / "config.toml", str(toy_task), str(moved))
+    command("resume", folder)
+
+
 def test_a_judge_that_exits_is_a_judge_that_fails(command, toy_task, tmp_path):
     edit(toy_task / "task.py", "    error = sum", "    raise SystemExit(3)\n    error = sum")
     for verb in (("run", toy_task, *RUN, tmp_path / "r"), ("check", toy_task)):

@@ -1,11 +1,14 @@
 """A configuration is complete, checked at the border and survives a round trip."""
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.config import Config, dump_config, load_config
+from evolve.config import Config, Method, dump_config, load_config
 from evolve.errors import ConfigError
+from vpo.advantages import ESTIMATORS
 
 
 @given(
@@ -51,6 +54,10 @@ def test_settings_win_over_the_file_and_keep_their_type(tmp_path):
         ),
         ('task = "a"\n[search]\nalpha = nan\n', ["search.alpha", "nan"]),
         ('task = "a"\n[search]\ncells = "hex"\n', ["search.cells", "'hex'", "'grid' or 'cvt'"]),
+        (
+            'task = "a"\n[training]\nmethod = "pvo"\n',
+            ["training.method", "'pvo'", "'vpo', 'vpo_iid', 'grpo'"],
+        ),
         ("seed = 1\n", ["'task'", "missing"]),
     ],
 )
@@ -72,3 +79,7 @@ def test_a_missing_file_and_a_malformed_setting_are_refused(tmp_path):
         load_config(None, ["prompts"], task="a")
     with pytest.raises(ConfigError, match="'task' is a value, not a section"):
         load_config(None, ["task=a", "task.b=1"])
+
+
+def test_every_estimator_of_vpo_can_be_configured_and_no_other():
+    assert get_args(Method) == tuple(ESTIMATORS)

@@ -233,8 +233,6 @@ def test_groups_without_signal_leave_the_policy_as_it_is(run):
 
 
 def test_what_cannot_be_opened_is_said_in_one_line(tiny_llama, toy_task, tmp_path):
-    with pytest.raises(ConfigError, match="training.method = 'pvo': allowed are vpo"):
-        open_model(config_for(tiny_llama, toy_task, method="pvo"), tmp_path)
     with pytest.raises(ConfigError, match="max_at_k compares whole rollouts"):
         open_model(config_for(tiny_llama, toy_task, method="max_at_k", credit="prefix"), tmp_path)
     with pytest.raises(PolicyError, match="cannot be loaded"):

@@ -21,7 +21,7 @@ from evolve import pocket
 from evolve.canonical import canonical_view
 from evolve.edits import apply_answer, parse_completion
 from evolve.pocket import corpus, train
-from evolve.pocket.batches import Row, batches, hard_tokens, collate
+from evolve.pocket.batches import Row, batches, collate, hard_tokens
 from evolve.pocket.blocks import invented_program
 from evolve.pocket.library import as_program
 from evolve.pocket.model import HARD_WEIGHT, PROMPT_WEIGHT, loss_of, make_model

@@ -1,5 +1,7 @@
 """A new task runs as it is."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -79,6 +81,13 @@ def test_nothing_is_overwritten(tmp_path):
 def test_a_name_must_be_an_identifier(tmp_path, name):
     with pytest.raises(TaskError, match="letters, digits and '_' are allowed"):
         write_task(tmp_path / name / "" if name else tmp_path / "a-b")
+
+
+def test_a_shipped_task_is_not_shadowed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TaskError, match="a shipped task has this name"):
+        write_task(Path("circle_packing"))
+    assert write_task(Path("mine") / "circle_packing")
 
 
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
