@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from evolve.edits import apply_answer, parse_completion
 from evolve.pocket.blocks import invented_program
 from evolve.pocket.library import library_programs, with_imports
 from evolve.pocket.prompt import MAX_ANSWERS, render
-from evolve.pocket.trials import inputs_for, limit_this_process, outcome
+from evolve.pocket.trials import inputs_for, limit_this_process, outcome, within
 from evolve.reading import Change
 from evolve.seeding import rng_for
 
@@ -35,6 +35,8 @@ _SHARES = {"invented": 0.40, "sketch": 0.36, "library": 0.24}
 _MILD = frozenset(("constant", "arithmetic", "comparison", "drop", "name", "operands", "delete"))
 _ANSWERS = (1, 2, 3, 3, 3, 3, 3, 3, 4, 5)
 _PROPOSED = 28
+#: An example takes a tenth of a second; what takes this long does not come back at all.
+_EXAMPLE_CPU_S = 20
 
 
 def write_corpus(
@@ -181,9 +183,11 @@ def _edits(
 def _write_shard(job: tuple[Path, Path, int, int]) -> Path:
     path, tokenizer_file, number, seed = job
     encoder = Tokenizer.from_file(str(tokenizer_file))
+    sketches()  # as the library: read once, not by every child
     lines = []
     for index in range(SHARD):
-        found = example(rng_for(seed, "corpus", number, index), encoder)
+        rng = rng_for(seed, "corpus", number, index)
+        found = within(_EXAMPLE_CPU_S, partial(example, rng, encoder))
         if found is not None:
             lines.append(json.dumps(found))
     part = path.with_suffix(".part")

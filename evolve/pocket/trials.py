@@ -8,8 +8,11 @@ It is no sandbox: nothing that a model wrote may come here.
 from __future__ import annotations
 
 import ast
+import json
+import os
 import resource
 import signal
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +35,43 @@ def limit_this_process() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, hard))
     np.seterr(all="ignore")
     warnings.simplefilter("ignore")
+
+
+def within(cpu_s: int, make: Callable[[], Any]) -> Any:
+    """Return what ``make`` returns, as JSON carries it, or None if the kernel had to end it.
+
+    It runs in a child of this process: an alarm cannot end a call into compiled code, and LAPACK
+    does not come back from some of the matrices that random programs hand it.
+
+    Args:
+        cpu_s: Seconds of CPU after which the kernel ends the child.
+        make: What to do; must be safe in a forked process.
+
+    Raises:
+        RuntimeError: If ``make`` raises; its traceback is on standard error.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(reader)
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+            with os.fdopen(writer, "w", encoding="utf-8") as stream:
+                json.dump(make(), stream)
+            code = 0
+        except BaseException:  # noqa: BLE001 - whatever it is, the parent is told
+            traceback.print_exc()
+        finally:
+            # Without what the parent would do at its own end.
+            os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader, encoding="utf-8") as stream:
+        text = stream.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code > 0:
+        raise RuntimeError("an example of the corpus could not be made, see above")
+    return json.loads(text) if code == 0 else None
 
 
 def inputs_for(source: str, rng: np.random.Generator, count: int = 2) -> list[list[Any]] | None:

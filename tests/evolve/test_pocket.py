@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -25,7 +26,7 @@ from evolve.pocket.batches import Row, batches, collate, hard_tokens
 from evolve.pocket.blocks import invented_program
 from evolve.pocket.library import as_program
 from evolve.pocket.model import HARD_WEIGHT, PROMPT_WEIGHT, loss_of, make_model
-from evolve.pocket.trials import inputs_for, outcome
+from evolve.pocket.trials import inputs_for, outcome, within
 from evolve.program import split_blocks
 from evolve.seeding import rng_for
 
@@ -121,6 +122,14 @@ def test_the_package_loads_no_torch():
 
 
 # Trials
+
+
+def test_a_call_that_never_comes_back_costs_its_time_and_nothing_else():
+    assert within(1, lambda: ["1=", 2]) == ["1=", 2]
+    # No alarm gets through: compiled code that never looks at signals.
+    assert within(1, lambda: sum(itertools.repeat(1))) is None
+    with pytest.raises(RuntimeError, match="could not be made"):
+        within(1, lambda: 1 / 0)
 
 
 @pytest.mark.parametrize(
